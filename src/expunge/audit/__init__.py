@@ -1,0 +1,52 @@
+"""Audit: who did what, to which pseudonyms, with which outcome (laws 2 and 14).
+
+The actor and the subjects are different fields; an entry holds pseudonyms and counts, never clear ids of subjects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from expunge.authority.port import Statement, Tx
+from expunge.model.instant import Instant
+
+_APPEND = Statement(
+    "audit.append",
+    """INSERT INTO audit (org, n, at, actor, role, operation, outcome, request_id, subjects, detail)
+    SELECT :org, coalesce(max(n), 0) + 1, :at, :actor, :role, :operation, :outcome, :request_id, :subjects, :detail
+    FROM audit WHERE org = :org""",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One happening. ``outcome`` is ``intent``, ``done``, or what the operation ended as."""
+
+    org: str
+    at: Instant
+    actor: str
+    role: str
+    operation: str
+    outcome: str
+    request_id: str | None = None
+    subjects: Sequence[dict[str, str]] = ()
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+def record(tx: Tx, entry: Entry) -> None:
+    """Append an entry, in the transaction of what it speaks of: neither is there without the other (law 2)."""
+    tx.change(
+        _APPEND,
+        org=entry.org,
+        at=entry.at,
+        actor=entry.actor,
+        role=entry.role,
+        operation=entry.operation,
+        outcome=entry.outcome,
+        request_id=entry.request_id,
+        subjects=json.dumps(list(entry.subjects)),
+        detail=json.dumps(entry.detail, sort_keys=True),
+    )

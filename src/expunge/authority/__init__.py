@@ -1,0 +1,1 @@
+"""The authority: the transactional SQL store that holds the headers of everything and the control plane."""

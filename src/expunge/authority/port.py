@@ -1,0 +1,105 @@
+"""The authority port: synchronous units of work, each taken to the driver in one hop (design 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from expunge.model.instant import Instant
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One named SQL statement with ``:name`` parameters. The name is what logs and plans speak of."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class GuardKey:
+    """What a write is matched by: for each stored identity part its pseudonyms, and the earliest time written.
+
+    ``parts`` follows the order of ``expunge.model.identity.PARTS``; a part has one pseudonym per key of the ring.
+    """
+
+    org: str
+    parts: tuple[tuple[str, ...], ...]
+    dated: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimed:
+    """The answer of a reclaim: ``None`` when the bytes are gone, otherwise why they are not yet."""
+
+    deferred: str | None = None
+
+
+class Tx(Protocol):
+    """What a unit of work may do inside its transaction."""
+
+    def guard(self, keys: Iterable[GuardKey], as_of: int) -> None:
+        """Refuse the unit when a fence that matches a key is up, or came down after ``as_of`` (law 4).
+
+        Raises:
+            ErasureInProgress: a fence is up.
+            ErasedSince: a fence came down after the unit began.
+
+        """
+        ...
+
+    def rows(self, statement: Statement, /, **values: Any) -> list[Row]:
+        """All rows of a statement."""
+        ...
+
+    def change(self, statement: Statement, /, **values: Any) -> int:
+        """Run a statement that changes rows; how many it changed."""
+        ...
+
+    def change_many(self, statement: Statement, values: Iterable[Mapping[str, Any] | Sequence[Any]], /) -> None:
+        """Run a statement once for each set of values."""
+        ...
+
+
+Unit = Callable[[Tx], T]
+
+
+class Authority(Protocol):
+    """A transactional store. A unit may run more than once, so it changes nothing but the store."""
+
+    name: str
+
+    async def run(self, unit: Unit[T]) -> T:
+        """Run a unit and commit it durably; busy, deadlock and serialization failures are retried.
+
+        Raises:
+            DatabaseBusy: others held the store for longer than ``busy_timeout_s``.
+            DiskFull: there was no room; nothing of the unit was written.
+            DatabaseFault: the store failed otherwise.
+
+        """
+        ...
+
+    async def rehearse(self, unit: Unit[T]) -> T:
+        """Run a unit exactly as ``run`` does, and take it back."""
+        ...
+
+    async def read(self, unit: Unit[T]) -> T:
+        """Run a unit that only reads, on a snapshot."""
+        ...
+
+    async def read_fresh(self, unit: Unit[T]) -> T:
+        """As ``read``, on a connection that nothing else has used."""
+        ...
+
+    async def reclaim(self) -> Reclaimed:
+        """Make the bytes of what was removed go; reads the store's own answer."""
+        ...
+
+    async def close(self) -> None:
+        """Wait for what runs and let go of the store."""
+        ...

@@ -1,0 +1,182 @@
+"""The SQLite authority: one writer thread, a few readers, WAL, and a reclaim that reads its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import apsw
+
+from expunge.authority.port import Reclaimed, Unit
+from expunge.authority.sqlite.connection import faults, open_connection
+from expunge.authority.sqlite.migrate import migrate
+from expunge.authority.sqlite.place import Place
+from expunge.authority.sqlite.transaction import SqliteTx
+
+T = TypeVar("T")
+
+_READERS = 2
+_FIRST_PAUSE_S = 0.001
+_LONGEST_PAUSE_S = 0.1
+
+
+class SqliteAuthority:
+    """An opened database. Every public coroutine makes one hop to a thread that owns a connection."""
+
+    name = "authority"
+
+    def __init__(self, place: Place, *, busy_timeout_s: float, reclaim_wait_s: float) -> None:
+        self.place = place
+        self._busy_timeout_s = busy_timeout_s
+        self._reclaim_wait_s = reclaim_wait_s
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="expunge-writer")
+        self._reading = ThreadPoolExecutor(_READERS, thread_name_prefix="expunge-reader")
+        self._mine = threading.local()
+        self._opened: list[apsw.Connection] = []
+        self._writer: apsw.Connection
+
+    @classmethod
+    async def open(
+        cls, place: Place, *, create: bool, busy_timeout_s: float = 10.0, reclaim_wait_s: float = 5.0
+    ) -> SqliteAuthority:
+        """Open a database, and bring a new or older one to this version's schema.
+
+        Raises:
+            DatabaseMissing: there is no file and ``create`` is false.
+            DatabaseForeign, DatabaseNewer: the file is not ours, or too new; it is left as it is.
+            DatabaseUnreadable, DiskFull, DatabaseBusy: the machine does not let us.
+
+        """
+        authority = cls(place, busy_timeout_s=busy_timeout_s, reclaim_wait_s=reclaim_wait_s)
+        try:
+            await authority._hop(authority._writing, lambda: authority._open_writer(create=create))
+        except BaseException:
+            await authority.close()
+            raise
+        return authority
+
+    async def run(self, unit: Unit[T]) -> T:
+        """Run a unit and commit it durably; busy is retried."""
+        return await self._hop(self._writing, lambda: self._write(unit, keep=True))
+
+    async def rehearse(self, unit: Unit[T]) -> T:
+        """Run a unit and take it back."""
+        return await self._hop(self._writing, lambda: self._write(unit, keep=False))
+
+    async def read(self, unit: Unit[T]) -> T:
+        """Run a unit that only reads."""
+        return await self._hop(self._reading, lambda: self._read(self._reader(), unit))
+
+    async def read_fresh(self, unit: Unit[T]) -> T:
+        """Run a unit that only reads, on a connection of its own."""
+
+        def job() -> T:
+            connection = self._open_reader()
+            try:
+                return self._read(connection, unit)
+            finally:
+                connection.close()
+
+        return await self._hop(self._reading, job)
+
+    async def reclaim(self) -> Reclaimed:
+        """Empty the WAL into the file; ``deferred`` when somebody still reads what was removed."""
+        return await self._hop(self._writing, self._truncate)
+
+    async def close(self) -> None:
+        """Wait for what runs and close the connections; the last one out empties the WAL."""
+        await asyncio.to_thread(self._reading.shutdown)
+        await asyncio.to_thread(self._writing.shutdown)
+        for connection in reversed(self._opened):
+            connection.close()
+        self._opened.clear()
+
+    async def _hop(self, threads: ThreadPoolExecutor, job: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(threads, job)
+
+    def _open_writer(self, *, create: bool) -> None:
+        def job() -> apsw.Connection:
+            return open_connection(self.place, create=create, busy_ms=self._busy_ms)
+
+        with faults(self.place):
+            self._writer = self._until_free(job)
+            self._opened.append(self._writer)
+            self._until_free(lambda: migrate(self._writer, self.place))
+
+    def _open_reader(self) -> apsw.Connection:
+        def job() -> apsw.Connection:
+            return open_connection(self.place, create=False, busy_ms=self._busy_ms, query_only=True)
+
+        return self._until_free(job)
+
+    def _reader(self) -> apsw.Connection:
+        connection: apsw.Connection | None = getattr(self._mine, "connection", None)
+        if connection is None:
+            connection = self._mine.connection = self._open_reader()
+            self._opened.append(connection)
+        return connection
+
+    @property
+    def _busy_ms(self) -> int:
+        return max(1, round(self._busy_timeout_s * 1000))
+
+    def _write(self, unit: Unit[T], *, keep: bool) -> T:
+        def job() -> T:
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                result = unit(SqliteTx(self._writer))
+                self._writer.execute("COMMIT" if keep else "ROLLBACK")
+            except BaseException:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                raise
+            return result
+
+        with faults(self.place):
+            return self._until_free(job)
+
+    def _read(self, connection: apsw.Connection, unit: Unit[T]) -> T:
+        def job() -> T:
+            connection.execute("BEGIN")
+            try:
+                return unit(SqliteTx(connection))
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+        with faults(self.place):
+            return self._until_free(job)
+
+    def _until_free(self, job: Callable[[], T]) -> T:
+        """Repeat a job while others hold the database: memory has no busy handler, and WAL can answer at once."""
+        give_up = time.monotonic() + self._busy_timeout_s
+        pause = _FIRST_PAUSE_S
+        while True:
+            try:
+                return job()
+            except (apsw.BusyError, apsw.LockedError):
+                if time.monotonic() >= give_up:
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (spreads waiters; not a secret)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _truncate(self) -> Reclaimed:
+        if self.place.path is None:
+            return Reclaimed()
+        with faults(self.place):
+            self._writer.set_busy_timeout(max(1, round(self._reclaim_wait_s * 1000)))
+            try:
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except (apsw.BusyError, apsw.LockedError):
+                return Reclaimed(deferred="an open reader keeps removed pages in the WAL")
+            finally:
+                self._writer.set_busy_timeout(self._busy_ms)
+            # The page cache still has the stale middles that pages.py kept out of the file (see there);
+            # a later write of such a page would bring them back into the WAL.
+            self._writer.execute("PRAGMA shrink_memory").fetchall()
+        return Reclaimed()

@@ -1,0 +1,45 @@
+"""Where a database is: a file, or memory shared by the connections of one process."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from expunge.errors import NotOffered, SettingsError
+from expunge.model.ids import shown
+
+_SCHEME = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A database file, or memory when ``path`` is ``None``."""
+
+    path: Path | None
+    memory_name: str = ""
+
+    @classmethod
+    def parse(cls, url: str) -> Place:
+        """Read a database setting: a path, ``sqlite:///PATH``, or ``:memory:`` (also ``sqlite://``).
+
+        Raises:
+            NotOffered: another kind of database.
+            SettingsError: not a usable place.
+
+        """
+        if url in (":memory:", "sqlite://", "sqlite:///:memory:"):
+            return cls(None, "expunge-" + secrets.token_hex(8))
+        if url.startswith(("postgres://", "postgresql://")):
+            raise NotOffered("PostgreSQL is not offered yet", hint="name a file: --db ./expunge.db")
+        path = url.removeprefix(_SCHEME)
+        if "://" in path:
+            raise SettingsError(f"{shown(url)} is not a database URL that is known", hint="name a file")
+        if not path or "\0" in path or path.endswith("/"):
+            raise SettingsError(f"{shown(url)} names no file", hint="name a file: --db ./expunge.db")
+        return cls(Path(path))
+
+    @property
+    def shown(self) -> str:
+        """The place as messages name it."""
+        return "memory" if self.path is None else str(self.path)

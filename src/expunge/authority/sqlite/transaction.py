@@ -1,0 +1,63 @@
+"""What a unit of work sees of SQLite: named statements, and the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import apsw
+
+from expunge.authority.port import GuardKey, Row, Statement
+from expunge.errors import ErasedSince, ErasureInProgress
+
+
+class SqliteTx:
+    """A transaction that is already open. SQLite has one writer, so BEGIN IMMEDIATE is the lock of the guard."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def guard(self, keys: Iterable[GuardKey], as_of: int) -> None:
+        """Refuse the unit when a fence matches (law 4); the erasure raises it in a writing transaction too."""
+        for key in keys:
+            values: dict[str, Any] = {"org": key.org, "as_of": as_of, "dated": key.dated}
+            for letter, pseudonyms in zip("naus", key.parts, strict=True):
+                values |= {f"{letter}{index}": value for index, value in enumerate(pseudonyms)}
+            found = self._connection.execute(_guard_text(len(key.parts[0])), values).fetchone()
+            if found is None:
+                continue
+            request_id, lowered = found
+            if lowered is None:
+                raise ErasureInProgress(f"erasure {request_id} of this scope is running", request_id=request_id)
+            raise ErasedSince(f"erasure {request_id} of this scope ended after the work began", request_id=request_id)
+
+    def rows(self, statement: Statement, /, **values: Any) -> list[Row]:
+        """All rows of a statement."""
+        return self._connection.execute(statement.text, values).fetchall()
+
+    def change(self, statement: Statement, /, **values: Any) -> int:
+        """Run a statement that changes rows; how many it changed."""
+        self._connection.execute(statement.text, values).fetchall()
+        return self._connection.changes()
+
+    def change_many(self, statement: Statement, values: Iterable[Mapping[str, Any] | Sequence[Any]], /) -> None:
+        """Run a statement once for each set of values."""
+        self._connection.executemany(statement.text, values).fetchall()
+
+
+@lru_cache
+def _guard_text(keys: int) -> str:
+    """The fence check for a ring of so many keys: a part matches by any of its pseudonyms, or '' matches all."""
+
+    def matches(column: str, letter: str) -> str:
+        return f"{column} IN ('', {', '.join(f':{letter}{index}' for index in range(keys))})"
+
+    return f"""
+        SELECT request_id, lowered_seq FROM fences
+        WHERE org = :org AND {matches("user_pn", "u")} AND {matches("namespace_pn", "n")}
+          AND {matches("session_pn", "s")} AND {matches("agent_pn", "a")}
+          AND (lowered_seq IS NULL OR lowered_seq > :as_of)
+          AND (before IS NULL OR before > :dated)
+        ORDER BY lowered_seq IS NOT NULL LIMIT 1
+    """

@@ -1,0 +1,100 @@
+"""What the data map says of a collection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """Whose or what a column is."""
+
+    ORG = "org"
+    ID = "id"
+    NAMESPACE = "namespace"
+    AGENT = "agent"
+    USER = "user"
+    SESSION = "session"
+    TIME = "time"
+    CONTENT = "content"
+    PARENT = "parent"
+    SYSTEM = "system"
+    """Written by the engine alone; a caller never sets it."""
+    PSEUDONYM = "pseudonym"
+    CLEAR_UNTIL_END = "clear until the end"
+    """Clear ids that an erasure needs while it runs; emptied in the commit that ends it."""
+    ACTOR = "actor"
+    """Who did something; never the subject it was done to (law 14)."""
+
+
+class Kind(StrEnum):
+    """What a content column holds."""
+
+    TEXT = "text"
+    KEY = "key"
+    """Text under the rules of an id (law 12)."""
+    JSON = "json"
+    INSTANT = "instant"
+
+
+class Act(StrEnum):
+    """What an erasure does to a collection in a kind of scope."""
+
+    REMOVE = "remove"
+    VIA_PARENT = "via parent"
+    KEEP = "keep"
+
+
+class Rule(StrEnum):
+    """What happens to a derived record when a source of it goes (design 4)."""
+
+    RETIRE = "retire"
+    DETACH = "detach"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: whose it is, and for what a caller writes, what it holds."""
+
+    name: str
+    role: Role
+    kind: Kind | None = None
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A column that names the record which this one belongs to and goes with."""
+
+    column: str
+    collection: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """One named kind of record.
+
+    ``act`` is what an erasure of a matching scope does, ``keep`` its reason where the answer is to keep it.
+    ``rule`` is the lineage rule of a record written with sources. ``time`` is what ``before`` compares.
+    ``versioned_by`` names the column whose value, within one identity, orders records into versions.
+    """
+
+    name: str
+    purpose: str
+    columns: tuple[Column, ...]
+    act: Act
+    lifetime: str
+    keep: str = ""
+    rule: Rule | None = None
+    time: str = "created_at"
+    parent: Parent | None = None
+    versioned_by: str | None = None
+
+    @property
+    def content(self) -> tuple[Column, ...]:
+        """The columns that a caller fills, besides the common ones."""
+        return tuple(column for column in self.columns if column.kind is not None)
+
+    def column(self, role: Role) -> str | None:
+        """The name of the column that has this role, if there is one."""
+        return next((column.name for column in self.columns if column.role is role), None)

@@ -1,0 +1,57 @@
+"""The fence: raised before anything is planned, lowered when everything in scope is marked (law 4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from expunge.authority.port import Statement, Tx
+from expunge.erasure.request import Request
+from expunge.keys import KeyRing
+from expunge.model.scope import Target
+
+_ENSURE_ORG = Statement("orgs.ensure_fenced", "INSERT OR IGNORE INTO orgs (org) VALUES (:org)")
+_NEXT_SEQ = Statement("orgs.next_seq", "UPDATE orgs SET seq = seq + 1 WHERE org = :org RETURNING seq")
+_RAISE = Statement(
+    "fences.raise",
+    """INSERT INTO fences (org, request_id, position, user_pn, namespace_pn, session_pn, agent_pn, before, key_id, seq)
+    VALUES (:org, :request_id, :position, :user_pn, :namespace_pn, :session_pn, :agent_pn, :before, :key_id, :seq)""",
+)
+_LOWER = Statement(
+    "fences.lower",
+    "UPDATE fences SET lowered_seq = :seq WHERE request_id = :request_id AND lowered_seq IS NULL",
+)
+
+
+def raise_fence(tx: Tx, request: Request, targets: list[Target], keys: KeyRing) -> None:
+    """Put up one fence per target, all with the next ``seq`` of the org. From this commit on writes are refused."""
+    request.fence_seq = _next_seq(tx, request.org)
+    tx.change_many(
+        _RAISE,
+        [_row(request, position, keys.pseudonyms(target), target) for position, target in enumerate(targets)],
+    )
+
+
+def lower_fence(tx: Tx, request: Request) -> None:
+    """Take the fences down with another ``seq``: what began before it stays refused, what begins now is new."""
+    request.lowered_seq = _next_seq(tx, request.org)
+    tx.change(_LOWER, request_id=request.id, seq=request.lowered_seq)
+
+
+def _next_seq(tx: Tx, org: str) -> int:
+    tx.change(_ENSURE_ORG, org=org)
+    return int(tx.rows(_NEXT_SEQ, org=org)[0][0])
+
+
+def _row(request: Request, position: int, pseudonyms: dict[str, str], target: Target) -> dict[str, Any]:
+    return {
+        "org": request.org,
+        "request_id": request.id,
+        "position": position,
+        "user_pn": pseudonyms.get("user_id", ""),
+        "namespace_pn": pseudonyms.get("namespace", ""),
+        "session_pn": pseudonyms.get("session_id", ""),
+        "agent_pn": pseudonyms.get("agent", ""),
+        "before": target.before,
+        "key_id": request.key_id,
+        "seq": request.fence_seq,
+    }

@@ -1,0 +1,128 @@
+"""Opening and resuming: how a runner comes by a request and its attempt."""
+
+from __future__ import annotations
+
+import secrets
+
+from expunge import audit
+from expunge.authority.port import Tx
+from expunge.erasure.fence import raise_fence
+from expunge.erasure.request import Request, Status, Step, find_request, insert, save
+from expunge.errors import Abandoned
+from expunge.holds import is_wholly_held
+from expunge.keys import KeyRing
+from expunge.model.instant import Instant
+from expunge.model.scope import Scope
+from expunge.proof import Intent, append_intent
+from expunge.system import System
+
+OPERATION = "erasure.request"
+_REOPENED = (Step.MARK, Step.PURGE, Step.RECLAIM, Step.CENSUS)
+"""The steps that own residue: a resume after a failed census does them again."""
+
+
+async def open_erasure(system: System, scope: Scope, *, actor: str, role: str) -> Request:
+    """Open an erasure: steps 1 and 2 in one commit: ledger intent, request, audit intent, and the fence (law 2).
+
+    A scope that is wholly held opens as ``blocked``, with no fence.
+    """
+    targets = scope.targets()
+    subjects = [system.keys.pseudonyms(target) for target in targets]
+
+    def unit(tx: Tx) -> Request:
+        now = system.clock.now()
+        request = Request(
+            id="er-" + secrets.token_hex(12),
+            org=scope.org,
+            scope_type=scope.type,
+            scope=scope,
+            subjects=subjects,
+            key_id=system.keys.current.id,
+            actor=actor,
+            requested_at=now,
+            updated_at=now,
+        )
+        append_intent(
+            tx,
+            Intent(request.id, scope.org, scope.type, subjects, request.key_id, request.purge, now),
+        )
+        request.done(Step.OPEN)
+        if all(is_wholly_held(tx, target) for target in targets):
+            request.status, request.failure_reason = Status.BLOCKED, "a hold covers the whole scope"
+        else:
+            raise_fence(tx, request, targets, system.keys)
+            request.done(Step.FENCE)
+        request.rid = insert(tx, request)
+        outcome = "blocked" if request.status is Status.BLOCKED else "intent"
+        audit_request(tx, request, role, outcome, now)
+        return request
+
+    return await system.authority.run(unit)
+
+
+async def resume_erasure(system: System, org: str, request_id: str, *, role: str) -> Request:
+    """Take an erasure over with the next attempt, which fences its old runner out.
+
+    A completed one is answered as it is, unless a reclaim was deferred: then its reclaim is tried again.
+
+    Raises:
+        UnknownRequest: the org has no such request.
+        Abandoned: it has had ``max_attempts`` attempts.
+
+    """
+
+    def unit(tx: Tx) -> Request:
+        request = find_request(tx, org, request_id)
+        now, mine = system.clock.now(), request.attempt
+        if request.status is Status.COMPLETED or request.status is Status.ABANDONED:
+            return request
+        if request.status is Status.BLOCKED and not _unblock(tx, request, system.keys):
+            return request
+        outcome = _take_over(request, system.settings.max_attempts)
+        save(tx, request, mine=mine, now=now)
+        audit_request(tx, request, role, outcome, now)
+        return request
+
+    request = await system.authority.run(unit)
+    if request.status is Status.ABANDONED:
+        raise Abandoned(f"erasure {request.id} was abandoned after {request.attempt} attempts")
+    return request
+
+
+def _unblock(tx: Tx, request: Request, keys: KeyRing) -> bool:
+    """Raise the fence of a blocked request when its hold has been released; whether it was."""
+    targets = request.clear_scope.targets()
+    if all(is_wholly_held(tx, target) for target in targets):
+        return False
+    raise_fence(tx, request, targets, keys)
+    request.done(Step.FENCE)
+    return True
+
+
+def _take_over(request: Request, max_attempts: int) -> str:
+    """Give the request to the next attempt, or give it up; the outcome for the audit."""
+    if request.attempt >= max_attempts:
+        request.status = Status.ABANDONED
+        return "abandoned"
+    if request.status is Status.FAILED:
+        request.steps_completed = [step for step in request.steps_completed if step not in _REOPENED]
+    request.status, request.attempt, request.failure_reason = Status.IN_PROGRESS, request.attempt + 1, None
+    return "resumed"
+
+
+def audit_request(tx: Tx, request: Request, role: str, outcome: str, now: Instant) -> None:
+    """Say in the audit what became of a request, in the same transaction (law 2)."""
+    audit.record(
+        tx,
+        audit.Entry(
+            org=request.org,
+            at=now,
+            actor=request.actor,
+            role=role,
+            operation=OPERATION,
+            outcome=outcome,
+            request_id=request.id,
+            subjects=request.subjects,
+            detail={"attempt": request.attempt, "purge": request.purge, "scope_type": request.scope_type},
+        ),
+    )

@@ -1,0 +1,31 @@
+"""The plan hash: what an erasure is bound to do, without ids and counts (design 4)."""
+
+from __future__ import annotations
+
+from expunge.datamap import COLLECTIONS
+from expunge.keys import KeyRing
+from expunge.model.canonical import canonical, digest
+from expunge.model.scope import Scope
+
+RULES_VERSION = 1
+"""Raised when the lineage rule or what an act does to a collection changes its meaning."""
+
+
+def plan_hash(scope: Scope, keys: KeyRing, *, purge: bool) -> str:
+    """A hash over scope (by pseudonyms), options, collections and their acts, the rules' version and the cutoff."""
+    return digest(
+        canonical(
+            {
+                "org": scope.org,
+                "type": scope.type,
+                "subjects": [keys.pseudonyms(target) for target in scope.targets()],
+                "key_id": keys.current.id,
+                "before": None if scope.before is None else str(scope.before),
+                "purge": purge,
+                "collections": {
+                    kind.name: {"act": kind.act, "rule": kind.rule, "time": kind.time} for kind in COLLECTIONS
+                },
+                "rules": RULES_VERSION,
+            }
+        )
+    )

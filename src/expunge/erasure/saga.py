@@ -1,0 +1,244 @@
+"""The saga: one erasure as checkpointed idempotent steps, from the intent to the receipt (design 4).
+
+Every commit reads the request row, does one thing, and writes the row back under its attempt, so a killed runner
+leaves a state to go on from, and a runner that was taken over cannot commit any more. A scope of up to one batch
+takes open and fence in one commit, plan to purge in a second, and census and finish in a third.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from expunge.authority.port import Tx
+from expunge.census import Question, count_left
+from expunge.datamap import RECORDS, Collection
+from expunge.erasure.ending import complete, fail, follow_up
+from expunge.erasure.fence import lower_fence
+from expunge.erasure.marking import Marking, Numbered, packs, page_of_marks, pages_of_marks
+from expunge.erasure.plan import plan_hash
+from expunge.erasure.purging import purge
+from expunge.erasure.request import Request, Status, Step, load_mine, save
+from expunge.errors import EnvironmentFault, ErasureInterrupted
+from expunge.system import System
+
+T = TypeVar("T")
+Progress = Callable[[str, int, int], None]
+"""Called with a step, how many of its parts are done, and how many it has."""
+
+
+def silent(_step: str, _done: int, _of: int) -> None:
+    """Progress that nobody watches."""
+
+
+class Saga:
+    """One runner of one attempt."""
+
+    def __init__(self, system: System, request: Request, *, role: str, progress: Progress = silent) -> None:
+        self._system, self._role, self._progress = system, role, progress
+        self._request, self._attempt = request, request.attempt
+        self._size = system.settings.batch_rows
+
+    async def run(self) -> Request:
+        """Go on from the last checkpoint to the end: ``completed``, or ``failed`` with the residue named (law 7).
+
+        A completed request whose reclaim was deferred has it tried again.
+
+        Raises:
+            RunnerSuperseded: another runner has taken the request over.
+            ErasureInterrupted: the machine gave out; the request stays ``in_progress`` and can be resumed.
+
+        """
+        try:
+            if self._request.status is Status.IN_PROGRESS:
+                await self._run()
+            if self._request.status is Status.COMPLETED:
+                await self._settle()
+        except EnvironmentFault as fault:
+            request = self._request
+            raise ErasureInterrupted(
+                f"erasure {request.id} is still {request.status}: {fault.message}",
+                hint=f"{fault.next_step or 'mend it'}, then: expunge resume {request.id}",
+                request_id=request.id,
+            ) from fault
+        return self._request
+
+    async def _run(self) -> None:
+        begun = {Step.PLAN, Step.MARK, Step.PURGE}.intersection(self._request.steps_completed)
+        if not begun and await self._is_small():
+            self._progress(Step.PLAN, 0, 1)
+            await self._commit(self._plan_to_purge)
+            self._progress(Step.PURGE, 1, 1)
+        else:
+            await self._in_batches()
+        self._progress(Step.RECLAIM, 0, 1)
+        deferred = await self._reclaim()
+        self._progress(Step.CENSUS, 0, 1)
+        await self._count_and_end(deferred)
+        self._progress(Step.FINISH, 1, 1)
+
+    async def _commit(self, work: Callable[[Tx, Request], T]) -> T:
+        """One commit of this attempt: the request is read, worked on, and written back."""
+
+        def unit(tx: Tx) -> tuple[Request, T]:
+            request = load_mine(tx, self._request.rid, self._attempt)
+            result = work(tx, request)
+            save(tx, request, mine=self._attempt, now=self._system.clock.now())
+            return request, result
+
+        self._request, result = await self._system.authority.run(unit)
+        return result
+
+    async def _counts(self) -> dict[Collection, Counter[int]]:
+        return await self._system.authority.read(lambda tx: _marking(tx, self._request).count())
+
+    async def _is_small(self) -> bool:
+        """Whether the records in scope fit into one batch."""
+        return sum(count.total() for count in (await self._counts()).values()) <= self._size
+
+    def _plan_to_purge(self, tx: Tx, request: Request) -> None:
+        """Plan, mark, lower and purge in one commit."""
+        self._plan(tx, request)
+        marking = _marking(tx, request)
+        targets = list(enumerate(request.clear_scope.targets()))
+        frontier = [record_id for kind in RECORDS for record_id in marking.mark_targets(kind, targets)]
+        while frontier:
+            frontier = marking.mark_derived(frontier)
+        self._end_marking(tx, request)
+        if Step.LOWER not in request.steps_completed:
+            self._lower(tx, request)
+        for page in list(pages_of_marks(tx, request.rid, self._size)):
+            purge(tx, request, page)
+        request.done(Step.PURGE)
+
+    async def _in_batches(self) -> None:
+        if Step.PLAN not in self._request.steps_completed:
+            await self._commit(self._plan)
+        if Step.MARK not in self._request.steps_completed:
+            await self._mark_in_batches()
+        if Step.LOWER not in self._request.steps_completed:
+            await self._commit(self._lower)
+        if Step.PURGE not in self._request.steps_completed:
+            await self._purge_in_batches()
+
+    def _plan(self, _tx: Tx, request: Request) -> None:
+        request.current_step = Step.PLAN
+        request.plan_hash = plan_hash(request.clear_scope, self._system.keys, purge=request.purge)
+        request.done(Step.PLAN)
+
+    async def _mark_in_batches(self) -> None:
+        counts = await self._counts()
+        targets = self._request.clear_scope.targets()
+        total, marked = sum(count.total() for count in counts.values()), 0
+        for kind in RECORDS:
+            for pack in packs(counts[kind], targets, self._size):
+                if sum(counts[kind][position] for position, _ in pack) <= self._size:
+                    await self._commit(partial(_mark_pack, kind, pack))
+                else:
+                    await self._mark_large_target(kind, pack[0])
+                marked += sum(counts[kind][position] for position, _ in pack)
+                self._progress(Step.MARK, marked, total)
+        await self._close()
+        await self._commit(self._end_marking)
+
+    async def _mark_large_target(self, kind: Collection, target: Numbered) -> None:
+        after = await self._commit(partial(_mark_page, kind, target, 0, size=self._size))
+        while after:
+            after = await self._commit(partial(_mark_page, kind, target, after, size=self._size))
+
+    async def _close(self) -> None:
+        """The closure: over all that is marked, then over what that has marked, until nothing is new (law 5)."""
+        frontier = await self._system.authority.read(
+            lambda tx: [mark[1] for page in pages_of_marks(tx, self._request.rid, self._size) for mark in page]
+        )
+        while frontier:
+            found: list[str] = []
+            for start in range(0, len(frontier), self._size):
+                found += await self._commit(partial(_mark_derived, frontier[start : start + self._size]))
+            frontier = found
+
+    def _end_marking(self, tx: Tx, request: Request) -> None:
+        request.current_step = Step.MARK
+        if not request.found:  # a resume finds only what is left: the first answer stands
+            marking = _marking(tx, request)
+            request.effects = marking.effects()
+            request.found = any(any(counts.values()) for counts in marking.counts().values())
+        request.done(Step.MARK)
+
+    def _lower(self, tx: Tx, request: Request) -> None:
+        request.current_step = Step.LOWER
+        lower_fence(tx, request)
+        request.done(Step.LOWER)
+
+    async def _purge_in_batches(self) -> None:
+        after, done = ("", ""), 0
+        while page := await self._commit(partial(_purge_page, after, self._size)):
+            after, done = (page[-1][0], page[-1][1]), done + len(page)
+            self._progress(Step.PURGE, done, done + self._size)
+
+    async def _reclaim(self) -> list[dict[str, str]]:
+        """Make the bytes go; what is deferred, by store, with the store's own reason."""
+        authority = self._system.authority
+        answer = await authority.reclaim()
+        if answer.deferred is None:
+            return []
+        return [{"store": authority.name, "reason": answer.deferred, "until": "unknown"}]
+
+    async def _count_and_end(self, deferred: list[dict[str, str]]) -> None:
+        """Census on a connection of its own, then completed or failed in one commit (law 7)."""
+        request = self._request
+        question = Question(request.org, request.rid, request.lowered_seq or 0)
+        targets = request.clear_scope.targets()
+        counts = await self._system.authority.read_fresh(lambda tx: count_left(tx, question, targets))
+        verified_at = self._system.clock.now()
+
+        def work(tx: Tx, request: Request) -> None:
+            request.census, request.verified_at, request.deferred = counts, verified_at, deferred
+            request.done(Step.RECLAIM)
+            request.done(Step.CENSUS)
+            end = fail if request.residue else complete
+            end(tx, request, self._system, role=self._role)
+
+        await self._commit(work)
+
+    async def _settle(self) -> None:
+        """The last commit emptied the clear scope and the marks; what it overwrote has to go as well.
+
+        When that, or an earlier reclaim, answers otherwise than the newest receipt says, a follow-up is signed.
+        """
+        deferred = await self._reclaim()
+        if deferred == self._request.deferred:
+            return
+        unit = partial(follow_up, request=self._request, system=self._system, deferred=deferred)
+        self._request = await self._system.authority.run(unit)
+        if not deferred:
+            await self._reclaim()
+
+
+def _marking(tx: Tx, request: Request) -> Marking:
+    return Marking(tx, request.rid, request.clear_scope, request.fence_seq or 0)
+
+
+def _mark_pack(kind: Collection, pack: Sequence[Numbered], tx: Tx, request: Request) -> None:
+    request.current_step = Step.MARK
+    _marking(tx, request).mark_targets(kind, pack)
+
+
+def _mark_page(kind: Collection, target: Numbered, after: int, tx: Tx, request: Request, *, size: int) -> int:
+    request.current_step = Step.MARK
+    return _marking(tx, request).mark_page(kind, target, after, size)
+
+
+def _mark_derived(ids: Sequence[str], tx: Tx, request: Request) -> list[str]:
+    return _marking(tx, request).mark_derived(ids)
+
+
+def _purge_page(after: tuple[str, str], size: int, tx: Tx, request: Request) -> list[tuple[str, str, int]]:
+    request.current_step = Step.PURGE
+    page = page_of_marks(tx, request.rid, size, after)
+    purge(tx, request, page)
+    if len(page) < size:
+        request.done(Step.PURGE)
+    return page

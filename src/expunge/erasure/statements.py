@@ -1,0 +1,145 @@
+"""The statements of the saga that are the same for every collection of records.
+
+Only names from the data map are put into the text; ids are always parameters (law 12).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from expunge.authority.port import Statement
+from expunge.datamap import Collection
+from expunge.datamap.selector import Selector
+from expunge.holds import NOT_HELD
+
+
+@lru_cache
+def find_in_scope(collection: Collection, selector: Selector) -> Statement:
+    """Rows ``(position, rid, id)`` of the records in scope that are older than ``:seq`` and not held."""
+    return Statement(
+        f"{collection.name}.find_in_scope",
+        f"""SELECT json_extract(j.value, '$.t'), r.rid, r.id FROM json_each(:targets) j
+        CROSS JOIN {collection.name} r WHERE {selector.where(collection)} AND r.seq < :seq AND {NOT_HELD}""",
+    )
+
+
+@lru_cache
+def page_in_scope(collection: Collection, selector: Selector) -> Statement:
+    """As ``find_in_scope`` for a single target, a page of ``:size`` after the row ``:after`` (law 11)."""
+    return Statement(
+        f"{collection.name}.page_in_scope",
+        f"""{find_in_scope(collection, selector).text} AND r.rid > :after ORDER BY r.rid LIMIT :size""",
+    )
+
+
+@lru_cache
+def hide_by_row(collection: Collection) -> Statement:
+    """Mark the rows of ``:rids``."""
+    return Statement(
+        f"{collection.name}.hide_by_row",
+        f"UPDATE {collection.name} SET marked = 1 WHERE rid IN (SELECT value FROM json_each(:rids))",
+    )
+
+
+@lru_cache
+def hide_by_id(collection: Collection) -> Statement:
+    """Mark the records of ``:ids`` that are not held."""
+    return Statement(
+        f"{collection.name}.hide_by_id",
+        f"""UPDATE {collection.name} AS r SET marked = 1
+        WHERE r.org = :org AND r.id IN (SELECT value FROM json_each(:ids)) AND {NOT_HELD}""",
+    )
+
+
+@lru_cache
+def delete_marked(collection: Collection) -> Statement:
+    """Delete the marked records of ``:ids`` older than ``:seq`` and not held; the ids that went (law 8)."""
+    return Statement(
+        f"{collection.name}.delete_marked",
+        f"""DELETE FROM {collection.name} AS r
+        WHERE r.org = :org AND r.id IN (SELECT value FROM json_each(:ids)) AND r.marked = 1 AND r.seq < :seq
+        AND {NOT_HELD} RETURNING id""",
+    )
+
+
+@lru_cache
+def find_children(collection: Collection, column: str) -> Statement:
+    """Rows ``(collection, id, position)`` of what belongs to a marked record of ``:ids`` and is not marked yet."""
+    return Statement(
+        f"{collection.name}.find_children",
+        f"""SELECT '{collection.name}', r.id, m.position FROM json_each(:ids) j
+        CROSS JOIN {collection.name} r ON r.org = :org AND r.{column} = j.value
+        CROSS JOIN marks m ON m.request = :request AND m.collection = :parent AND m.id = j.value
+        WHERE NOT EXISTS (SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = '{collection.name}'
+                          AND d.id = r.id)""",
+    )
+
+
+@lru_cache
+def count_revived(collection: Collection) -> Statement:
+    """Rows ``(position, count)``: marked versions that were current and leave an older one behind them."""
+    same = " AND ".join(
+        f"s.{column} = r.{column}"
+        for column in ("org", "namespace", "user_id", "agent", "session_id", collection.versioned_by)
+    )
+    return Statement(
+        f"{collection.name}.count_revived",
+        f"""SELECT m.position, count(*) FROM marks m
+        CROSS JOIN {collection.name} r ON r.org = :org AND r.id = m.id
+        WHERE m.request = :request AND m.collection = '{collection.name}'
+        AND EXISTS (SELECT 1 FROM {collection.name} s WHERE {same} AND s.marked = 0)
+        AND NOT EXISTS (SELECT 1 FROM {collection.name} s WHERE {same}
+                        AND (s.updated_at, s.version) > (r.updated_at, r.version))
+        GROUP BY m.position""",
+    )
+
+
+ADD_MARK = Statement(
+    "marks.add",
+    """INSERT OR IGNORE INTO marks (request, collection, id, position, direct)
+    VALUES (:request, :collection, :id, :position, :direct)""",
+)
+PAGE_OF_MARKS = Statement(
+    "marks.page",
+    """SELECT collection, id, position FROM marks WHERE request = :request AND (collection, id) > (:collection, :id)
+    ORDER BY collection, id LIMIT :size""",
+)
+DROP_MARKS = Statement("marks.drop", "DELETE FROM marks WHERE request = :request")
+COUNT_MARKS = Statement(
+    "marks.count",
+    "SELECT collection, direct, position, count(*) FROM marks WHERE request = :request GROUP BY 1, 2, 3",
+)
+DERIVED_OF = Statement(
+    "lineage.derived_of",
+    """SELECT l.derived_collection, l.derived, min(m.position) FROM json_each(:ids) j
+    CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
+    CROSS JOIN marks m ON m.request = :request AND m.collection = l.source_collection AND m.id = l.source
+    WHERE NOT EXISTS (SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = l.derived_collection
+                      AND d.id = l.derived)
+      AND (l.rule = 'retire' OR NOT EXISTS (
+          SELECT 1 FROM lineage o WHERE o.org = :org AND o.derived = l.derived AND NOT EXISTS (
+              SELECT 1 FROM marks s WHERE s.request = :request AND s.collection = o.source_collection
+              AND s.id = o.source)))
+    GROUP BY l.derived_collection, l.derived""",
+)
+"""What goes because a marked source of ``:ids`` goes: ``retire`` with any source, ``detach`` with the last (law 6)."""
+DETACHED = Statement(
+    "lineage.detached",
+    """SELECT position, count(*) FROM (
+        SELECT l.derived, min(m.position) AS position FROM marks m
+        CROSS JOIN lineage l ON l.org = :org AND l.source = m.id
+        WHERE m.request = :request AND NOT EXISTS (
+            SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = l.derived_collection
+            AND d.id = l.derived)
+        GROUP BY l.derived)
+    GROUP BY position""",
+)
+"""Records that stay and lose a source."""
+CUT_FROM_DERIVED = Statement(
+    "lineage.cut_from_derived",
+    "DELETE FROM lineage WHERE org = :org AND derived IN (SELECT value FROM json_each(:ids)) RETURNING derived",
+)
+CUT_FROM_SOURCE = Statement(
+    "lineage.cut_from_source",
+    "DELETE FROM lineage WHERE org = :org AND source IN (SELECT value FROM json_each(:ids)) RETURNING source",
+)

@@ -1,0 +1,97 @@
+"""A batch of records that came in together: what is wrong inside it, before the store is asked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from expunge.errors import InvalidRecords
+from expunge.memory.record import BadField, BadRecord, Reading, Record, read_line, read_record
+from expunge.model.ids import shown
+
+_SHOWN = 5
+_REPORTED = 1000
+
+
+class Batch:
+    """Records by ``(org, id)`` in the order they came, with what was skipped and what was bad."""
+
+    def __init__(self, raw: Iterable[object], reading: Reading) -> None:
+        self.records: dict[tuple[str, str], Record] = {}
+        self.skipped = 0
+        self.bad: list[BadRecord] = []
+        for line, item in enumerate(raw, start=1):
+            self._take(item, line, reading)
+        self._drop_cycles()
+
+    def copy(self) -> Batch:
+        """A batch that a unit of work may take records out of, and take again when the unit is repeated."""
+        twin = object.__new__(Batch)
+        twin.records, twin.skipped, twin.bad = dict(self.records), self.skipped, list(self.bad)
+        return twin
+
+    def _take(self, item: object, line: int, reading: Reading) -> None:
+        if isinstance(item, bytes) and not item.strip():
+            return
+        try:
+            record = read_record(read_line(item) if isinstance(item, bytes) else item, line, reading)
+        except BadField as fault:
+            self.bad.append(BadRecord(line, fault.field, fault.reason))
+            return
+        first = self.records.setdefault(record.key, record)
+        if first is record:
+            return
+        if _same(first, record):
+            self.skipped += 1
+        else:
+            reason = f"{shown(record.id)} stands on line {first.line} with other content"
+            self.bad.append(BadRecord(line, "id", reason))
+
+    def _drop_cycles(self) -> None:
+        """What is left when every record whose needs are met has been taken away lies on a cycle, or behind one."""
+        waiting = {key: self._inside(record) for key, record in self.records.items()}
+        needed_by: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+        for key, needs in waiting.items():
+            for need in needs:
+                needed_by[need].append(key)
+        ready = [key for key, needs in waiting.items() if not needs]
+        while ready:
+            done = ready.pop()
+            del waiting[done]
+            for key in needed_by[done]:
+                waiting[key].discard(done)
+                if not waiting[key]:
+                    ready.append(key)
+        for key in waiting:
+            self.reject(self.records[key], "sources", "form a cycle, or rest on one")
+
+    def _inside(self, record: Record) -> set[tuple[str, str]]:
+        return {(record.org, need) for need in record.needs if (record.org, need) in self.records}
+
+    def reject(self, record: Record, field: str, reason: str) -> None:
+        """Take a record out as bad."""
+        self.bad.append(BadRecord(record.line, field, reason))
+        del self.records[record.key]
+
+    def refuse_bad(self) -> None:
+        """Raise InvalidRecords when anything was bad: a file is taken whole or not at all."""
+        if not self.bad:
+            return
+        bad = sorted(self.bad, key=lambda item: item.line)
+        first = "; ".join(str(item) for item in bad[:_SHOWN])
+        more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+        raise InvalidRecords(
+            f"nothing was written: {first}{more}",
+            bad_total=len(bad),
+            bad=[{"line": item.line, "field": item.field, "reason": item.reason} for item in bad[:_REPORTED]],
+        )
+
+
+def _same(first: Record, second: Record) -> bool:
+    """Whether two records of one file are one record; a time that neither gave is the same moment of loading."""
+    return (first.collection, first.identity, first.values, set(first.sources)) == (
+        second.collection,
+        second.identity,
+        second.values,
+        set(second.sources),
+    )

@@ -1,0 +1,245 @@
+"""The one way in: records are guarded, checked against the store, and written in one unit of work (laws 4, 5)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from expunge.authority.port import GuardKey, Tx
+from expunge.datamap import RECORDS, Rule, collection
+from expunge.errors import ErasureInProgress
+from expunge.keys import KeyRing
+from expunge.memory.batch import Batch
+from expunge.memory.record import BadRecord, Record
+from expunge.memory.statements import (
+    ADD_EDGE,
+    EDGES_OF,
+    ENSURE_ORG,
+    LOCATE,
+    fetch,
+    insert,
+    newest_version,
+    stored_columns,
+)
+from expunge.model.identity import PARTS
+from expunge.model.ids import shown
+from expunge.model.instant import Instant
+
+T = TypeVar("T")
+
+_IDS_A_STATEMENT = 5000
+_TIMES = frozenset({"created_at", "recorded_at", "updated_at", "occurred_at"})
+"""Times that default to another moment, so a record that does not give them says nothing about them."""
+
+
+@dataclass(slots=True)
+class PutOutcome:
+    """What became of a batch."""
+
+    loaded: Counter[str] = field(default_factory=Counter)
+    skipped: int = 0
+    reattached: int = 0
+    bad: list[BadRecord] = field(default_factory=list)
+    by_org: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Located:
+    collection: str
+    marked: bool
+    parts: tuple[str, ...]
+
+
+def put_records(tx: Tx, batch: Batch, *, keys: KeyRing, as_of: Mapping[str, int], skip_bad: bool) -> PutOutcome:
+    """Write a batch, all of it or (without ``skip_bad``) nothing.
+
+    The unit is refused when a fence matches the identity of a record or of a source of one (laws 4 and 5).
+
+    Raises:
+        InvalidRecords: a record is bad and ``skip_bad`` is not set.
+        ErasureInProgress, ErasedSince: a fence refuses the unit, or a record to be replaced is being erased.
+
+    """
+    return _Put(tx, batch, keys, as_of).run(skip_bad=skip_bad)
+
+
+class _Put:
+    """One batch on its way into the store."""
+
+    def __init__(self, tx: Tx, batch: Batch, keys: KeyRing, as_of: Mapping[str, int]) -> None:
+        self._tx, self._batch, self._keys, self._as_of = tx, batch.copy(), keys, as_of
+        self._located: dict[tuple[str, str], _Located] = {}
+        self._present: list[Record] = []
+        self._outcome = PutOutcome(skipped=batch.skipped)
+
+    def run(self, *, skip_bad: bool) -> PutOutcome:
+        if not skip_bad:
+            self._batch.refuse_bad()
+        records = list(self._batch.records.values())
+        self._guard((record.identity.stored(), record.dated) for record in records)
+        self._locate(records)
+        self._guard_sources(records)
+        self._sort_out_present(records)
+        self._drop_unfounded()
+        if not skip_bad:
+            self._batch.refuse_bad()
+        self._write()
+        self._outcome.bad = sorted(self._batch.bad, key=lambda item: item.line)
+        return self._outcome
+
+    def _guard(self, touched: Iterable[tuple[tuple[str, ...], Instant]]) -> None:
+        """One check for each identity, dated by the earliest record that is written under it (law 4)."""
+        earliest: dict[tuple[str, ...], Instant] = {}
+        for stored, dated in touched:
+            earliest[stored] = min(dated, earliest.get(stored, dated))
+        by_org: dict[str, list[GuardKey]] = defaultdict(list)
+        for (org, *parts), dated in earliest.items():
+            by_org[org].append(GuardKey(org, self._keys.matches(org, tuple(parts)), dated))
+        for org, guard_keys in by_org.items():
+            self._tx.guard(guard_keys, self._as_of.get(org, 0))
+
+    def _locate(self, records: Sequence[Record]) -> None:
+        """Where the records of the batch, and all that they rest on, already are."""
+        wanted: dict[str, dict[str, None]] = defaultdict(dict)
+        for record in records:
+            wanted[record.org].update(dict.fromkeys((record.id, *record.needs)))
+        for org, ids in wanted.items():
+            for page in _slices(list(ids)):
+                for name, record_id, marked, *parts in self._tx.rows(LOCATE, org=org, ids=_as_ids(page)):
+                    self._located[org, record_id] = _Located(name, bool(marked), tuple(parts))
+
+    def _guard_sources(self, records: Sequence[Record]) -> None:
+        """A derived write is a write in the scope of each of its sources, and none may be marked (law 5)."""
+        touched: list[tuple[tuple[str, ...], Instant]] = []
+        for record in records:
+            for need in (record.id, *record.needs):
+                place = self._located.get((record.org, need))
+                if place is not None and place.marked:
+                    raise ErasureInProgress(f"line {record.line}: {shown(need)} is being erased")
+                if place is not None:
+                    touched.append(((record.org, *place.parts), record.dated))
+        self._guard(touched)
+
+    def _sort_out_present(self, records: Sequence[Record]) -> None:
+        """Take out what the store has already: the same content is counted as skipped, other content is bad."""
+        here: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        for record in records:
+            if place := self._located.get(record.key):
+                here[record.org, place.collection].append(record)
+        for (org, name), found in here.items():
+            for page in _slices(found):
+                self._compare(org, name, page)
+
+    def _compare(self, org: str, name: str, records: Sequence[Record]) -> None:
+        rows, edges = self._fetch(org, name, records)
+        for record in records:
+            if record.collection.name == name and _agrees(record, rows[record.id], edges[record.id]):
+                self._present.append(record)
+                self._outcome.skipped += 1
+                del self._batch.records[record.key]
+            else:
+                self._batch.reject(record, "id", f"{shown(record.id)} is in the store with other content")
+
+    def _fetch(
+        self, org: str, name: str, records: Sequence[Record]
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, set[str]]]:
+        ids, kept = _as_ids([record.id for record in records]), collection(name)
+        edges: dict[str, set[str]] = defaultdict(set)
+        for derived, source in self._tx.rows(EDGES_OF, org=org, ids=ids):
+            edges[derived].add(source)
+        names = stored_columns(kept)
+        rows = [dict(zip(names, row, strict=True)) for row in self._tx.rows(fetch(kept), org=org, ids=ids)]
+        return {row["id"]: row for row in rows}, edges
+
+    def _drop_unfounded(self) -> None:
+        """Reject what rests on a record that is nowhere, and then what rests on that."""
+        again = True
+        while again:
+            again = False
+            for record in list(self._batch.records.values()):
+                if (fault := self._unfounded(record)) is not None:
+                    self._batch.reject(record, *fault)
+                    again = True
+
+    def _unfounded(self, record: Record) -> tuple[str, str] | None:
+        parent = record.collection.parent
+        for need in record.needs:
+            name = self._name_of(record.org, need)
+            is_parent = parent is not None and need == record.values[parent.column]
+            field = parent.column if parent is not None and is_parent else "sources"
+            if name is None:
+                return field, f"{shown(need)} is neither in the store nor in what was given"
+            if parent is not None and is_parent and name != parent.collection:
+                return field, f"{shown(need)} is one of the {name}, not of the {parent.collection}"
+        return None
+
+    def _name_of(self, org: str, record_id: str) -> str | None:
+        if record := self._batch.records.get((org, record_id)):
+            return record.collection.name
+        place = self._located.get((org, record_id))
+        return place.collection if place else None
+
+    def _write(self) -> None:
+        rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        versions: dict[tuple[Any, ...], int] = {}
+        for record in self._batch.records.values():
+            row = record.values | dict(zip(("org", *PARTS), record.identity.stored(), strict=True))
+            row |= {"id": record.id, "seq": self._as_of.get(record.org, 0)}
+            if record.collection.versioned_by:
+                row["version"] = self._next_version(record, row, versions)
+            rows[record.collection.name].append(row)
+            self._outcome.loaded[record.collection.name] += 1
+            self._outcome.by_org[record.org] += 1
+        for org in self._outcome.by_org:
+            self._tx.change(ENSURE_ORG, org=org)
+        for kind in RECORDS:
+            self._tx.change_many(insert(kind), rows[kind.name])
+        self._tx.change_many(ADD_EDGE, self._edges(self._batch.records.values()))
+        # A record that was there already gets back the edges it lost to an erasure, where the source is back.
+        self._outcome.reattached = sum(self._tx.change(ADD_EDGE, **edge) for edge in self._edges(self._present))
+
+    def _edges(self, records: Iterable[Record]) -> Iterator[dict[str, Any]]:
+        for record in records:
+            for source in record.sources:
+                if (name := self._name_of(record.org, source)) is not None:
+                    yield {
+                        "org": record.org,
+                        "derived": record.id,
+                        "source": source,
+                        "derived_collection": record.collection.name,
+                        "source_collection": name,
+                        "rule": record.collection.rule or Rule.RETIRE,
+                        "seq": self._as_of.get(record.org, 0),
+                    }
+
+    def _next_version(self, record: Record, row: Mapping[str, Any], versions: dict[tuple[Any, ...], int]) -> int:
+        column = str(record.collection.versioned_by)
+        key = (record.collection.name, record.identity, row[column])
+        if key not in versions:
+            values = {name: row[name] for name in ("org", *PARTS, column)}
+            versions[key] = self._tx.rows(newest_version(record.collection), **values)[0][0] or 0
+        versions[key] += 1
+        return versions[key]
+
+
+def _agrees(record: Record, row: Mapping[str, Any], edges: set[str]) -> bool:
+    """Whether the stored row says what the record says.
+
+    A stored record may have lost sources to an erasure since: fewer edges than the record names still agree.
+    """
+    if tuple(row[part] for part in ("org", *PARTS)) != record.identity.stored():
+        return False
+    compared = {name for name in record.values if name not in _TIMES or name in record.given}
+    return edges <= set(record.sources) and all(row[name] == record.values[name] for name in compared)
+
+
+def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), _IDS_A_STATEMENT):
+        yield items[start : start + _IDS_A_STATEMENT]
+
+
+def _as_ids(ids: Sequence[str]) -> str:
+    return json.dumps(ids, ensure_ascii=False)

@@ -1,0 +1,69 @@
+"""The statements that records come in by."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from expunge.authority.port import Statement
+from expunge.datamap import RECORDS, Collection, Role
+
+_OWN = frozenset({"rid", "marked"})
+
+
+def stored_columns(collection: Collection) -> tuple[str, ...]:
+    """The columns that a record is written with."""
+    return tuple(column.name for column in collection.columns if column.name not in _OWN)
+
+
+@lru_cache
+def insert(collection: Collection) -> Statement:
+    """Insert one record."""
+    columns = stored_columns(collection)
+    return Statement(
+        f"{collection.name}.insert",
+        f"INSERT INTO {collection.name} ({', '.join(columns)}) VALUES ({', '.join(':' + c for c in columns)})",
+    )
+
+
+@lru_cache
+def fetch(collection: Collection) -> Statement:
+    """The records of ``:ids``, with the columns of ``stored_columns``."""
+    columns = ", ".join(f"r.{column}" for column in stored_columns(collection))
+    return Statement(
+        f"{collection.name}.fetch",
+        f"""SELECT {columns} FROM json_each(:ids) j CROSS JOIN {collection.name} r
+        WHERE r.org = :org AND r.id = j.value""",
+    )
+
+
+@lru_cache
+def newest_version(collection: Collection) -> Statement:
+    """The highest version of a key within one identity, or NULL."""
+    return Statement(
+        f"{collection.name}.newest_version",
+        f"""SELECT max(version) FROM {collection.name}
+        WHERE org = :org AND namespace = :namespace AND user_id = :user_id AND agent = :agent
+        AND session_id = :session_id AND {collection.versioned_by} = :{collection.versioned_by}""",
+    )
+
+
+def _located(collection: Collection) -> str:
+    role = collection.column(Role.USER)
+    return f"""SELECT '{collection.name}', r.id, r.marked, r.namespace, r.agent, r.{role}, r.session_id
+        FROM json_each(:ids) j CROSS JOIN {collection.name} r WHERE r.org = :org AND r.id = j.value"""
+
+
+LOCATE = Statement("records.locate", " UNION ALL ".join(_located(collection) for collection in RECORDS))
+"""Rows ``(collection, id, marked, namespace, agent, user_id, session_id)`` of the ids that are there, wherever."""
+
+ADD_EDGE = Statement(
+    "lineage.add",
+    """INSERT OR IGNORE INTO lineage (org, derived, source, derived_collection, source_collection, rule, seq)
+    VALUES (:org, :derived, :source, :derived_collection, :source_collection, :rule, :seq)""",
+)
+EDGES_OF = Statement(
+    "lineage.of",
+    """SELECT l.derived, l.source FROM json_each(:ids) j CROSS JOIN lineage l
+    WHERE l.org = :org AND l.derived = j.value""",
+)
+ENSURE_ORG = Statement("orgs.ensure", "INSERT OR IGNORE INTO orgs (org) VALUES (:org)")

@@ -1,0 +1,1 @@
+"""The words of the product as types: ids, identities, scopes, instants, canonical JSON."""

@@ -1,0 +1,95 @@
+"""``ledger.export``, ``data_map.show`` and ``keys.*``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from expunge.datamap import COLLECTIONS
+from expunge.errors import NotOffered
+from expunge.keys import KeyRing, change_key_file
+from expunge.operations.registry import Call, Input, Output
+from expunge.proof import read_ledger
+from expunge.system import System, bind
+
+
+class LedgerInput(Input):
+    """Whose ledger."""
+
+    org: str
+
+
+class LedgerOutput(Output):
+    """The ledger as the lines of a ledger file."""
+
+    lines: list[str]
+
+
+async def export_ledger(system: System, _call: Call, given: LedgerInput) -> LedgerOutput:
+    """Give the whole ledger of an org, for ``verify --ledger``."""
+    now = system.clock.now()
+    return LedgerOutput(lines=await system.authority.read(lambda tx: read_ledger(tx, given.org, now)))
+
+
+class NoInput(Input):
+    """Nothing."""
+
+
+class DataMapOutput(Output):
+    """Every collection with its columns, what an erasure does to it, and how long it is kept."""
+
+    collections: list[dict[str, Any]]
+
+
+async def show_data_map(_system: System, _call: Call, _given: NoInput) -> DataMapOutput:
+    """Show the data map."""
+    return DataMapOutput(collections=data_map())
+
+
+def data_map() -> list[dict[str, Any]]:
+    """The data map as JSON: what the command and the docs table are made from."""
+    return [
+        {
+            "collection": kind.name,
+            "purpose": kind.purpose,
+            "on_erasure": str(kind.act),
+            "why_kept": kind.keep or None,
+            "when_a_source_goes": None if kind.rule is None else str(kind.rule),
+            "dated_by": kind.time if kind.rule else None,
+            "lifetime": kind.lifetime,
+            "columns": {column.name: str(column.role) for column in kind.columns},
+        }
+        for kind in COLLECTIONS
+    ]
+
+
+class KeysOutput(Output):
+    """The keys that the database relies on, oldest first. Public halves only."""
+
+    keys_file: str | None
+    pseudonym_keys: list[str]
+    signing_keys: list[str]
+    public_pem: str
+
+
+async def show_keys(system: System, _call: Call, _given: NoInput) -> KeysOutput:
+    """Show the ids of the keys, and the public half of the signing key in use."""
+    return _keys(system)
+
+
+async def rotate_keys(system: System, _call: Call, _given: NoInput) -> KeysOutput:
+    """Make fresh keys for what comes; the old ones stay for matching and verifying."""
+    if system.keys_path is None:
+        raise NotOffered("keys in memory cannot be rotated", hint="use a database file, or set keys_file")
+    ring = change_key_file(system.keys_path, KeyRing.rotated)
+    await bind(system.authority, ring)
+    system.keys = ring
+    return _keys(system)
+
+
+def _keys(system: System) -> KeysOutput:
+    return KeysOutput(
+        keys_file=None if system.keys_path is None else str(system.keys_path),
+        pseudonym_keys=[key.id for key in system.keys.pseudonym_keys],
+        signing_keys=[key.id for key in system.keys.signing_keys],
+        public_pem=system.keys.signer.public_pem,
+    )

@@ -1,0 +1,128 @@
+"""``records.put`` and ``subject.profile``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from expunge import audit
+from expunge.authority.port import Tx
+from expunge.memory import Batch, PutOutcome, Reading, put_records
+from expunge.model.instant import to_text
+from expunge.model.scope import Scope
+from expunge.operations.registry import Call, Input, Output
+from expunge.subject import read_profile
+from expunge.system import System
+
+
+class PutInput(Input):
+    """Records as JSON objects, or as lines of JSON (bytes); see the load format."""
+
+    org: str
+    records: Sequence[Any]
+    skip_bad: bool = False
+
+
+class Bad(Output):
+    """A record that was not taken."""
+
+    line: int
+    field: str
+    reason: str
+
+
+class PutOutput(Output):
+    """What became of the records: written (by collection), already there, given lost sources back, not taken."""
+
+    loaded: int
+    skipped: int
+    reattached: int
+    collections: dict[str, int]
+    bad: list[Bad]
+
+
+async def put(system: System, call: Call, given: PutInput) -> PutOutput:
+    """Write records, all or nothing unless ``skip_bad``."""
+    settings = system.settings
+    reading = Reading(given.org, system.clock.now(), settings.max_value_bytes)
+    batch = Batch(given.records, reading)
+    call.progress("check", len(batch.records), len(batch.records))
+
+    def unit(tx: Tx) -> PutOutcome:
+        outcome = put_records(tx, batch, keys=system.keys, as_of=call.as_of, skip_bad=given.skip_bad)
+        for org, count in outcome.by_org.items():
+            audit.record(
+                tx,
+                audit.Entry(
+                    org=org,
+                    at=reading.now,
+                    actor=call.actor.id,
+                    role=call.actor.role.name.lower(),
+                    operation="records.put",
+                    outcome="done",
+                    detail={"loaded": count},
+                ),
+            )
+        return outcome
+
+    outcome = await system.authority.run(unit)
+    call.progress("write", outcome.loaded.total(), outcome.loaded.total())
+    return PutOutput(
+        loaded=outcome.loaded.total(),
+        skipped=outcome.skipped,
+        reattached=outcome.reattached,
+        collections=dict(outcome.loaded),
+        bad=[Bad(line=item.line, field=item.field, reason=item.reason) for item in outcome.bad],
+    )
+
+
+class ProfileInput(Input):
+    """Whose profile."""
+
+    org: str
+    user_id: str
+
+
+class Fact(Output):
+    """One statement."""
+
+    subject: str
+    predicate: str
+    object: str
+
+
+class ProfileOutput(Output):
+    """What is held on a user; ``found`` is false when nothing is."""
+
+    org: str
+    user_id: str
+    found: bool
+    counts: dict[str, int] = Field(description="Records by collection.")
+    made_from: dict[str, int] = Field(description="Records derived from theirs, one step away, by collection.")
+    first_seen: str | None
+    last_seen: str | None
+    namespaces: list[str]
+    session_count: int
+    recent_sessions: list[str]
+    sample_facts: list[Fact]
+
+
+async def profile(system: System, _call: Call, given: ProfileInput) -> ProfileOutput:
+    """Say what is held on a user across every namespace of an org."""
+    scope = Scope.of_users(given.org, [given.user_id])
+    found = await system.authority.read(lambda tx: read_profile(tx, scope))
+    return ProfileOutput(
+        org=given.org,
+        user_id=given.user_id,
+        found=any(found.counts.values()),
+        counts=found.counts,
+        made_from=found.made_from,
+        first_seen=None if found.first_seen is None else to_text(found.first_seen),
+        last_seen=None if found.last_seen is None else to_text(found.last_seen),
+        namespaces=found.namespaces,
+        session_count=found.session_count,
+        recent_sessions=found.sessions,
+        sample_facts=[Fact(subject=s, predicate=p, object=o) for s, p, o in found.facts],
+    )

@@ -1,0 +1,107 @@
+"""What an operation is, and the one way to perform it: authorise, validate, run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from expunge.erasure import Progress
+from expunge.erasure.saga import silent
+from expunge.errors import AuthInsufficient, InputError
+from expunge.model.ids import shown
+from expunge.system import System
+
+Out = TypeVar("Out", bound=BaseModel)
+
+
+class Role(IntEnum):
+    """What a caller may do; each role may do what those below it may."""
+
+    VIEWER = 1
+    WRITER = 2
+    ADMIN = 3
+    ORG_ADMIN = 4
+    OPERATOR = 5
+
+
+class Input(BaseModel):
+    """The input of an operation: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Output(BaseModel):
+    """The answer of an operation."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who calls, with which role. Local callers are operators."""
+
+    id: str
+    role: Role = Role.OPERATOR
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: its actor, and each org's erasure counter as it stood when the work began (``as_of``, law 4)."""
+
+    actor: Actor
+    as_of: dict[str, int]
+    progress: Progress = field(default=silent)
+
+
+Handler = Callable[[System, Call, Any], Awaitable[BaseModel]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation: what every surface needs to know to offer it."""
+
+    name: str
+    role: Role
+    summary: str
+    input: type[Input]
+    output: type[Output]
+    handler: Handler
+    read_only: bool = False
+    destructive: bool = False
+
+
+async def perform(
+    system: System,
+    operation: Operation,
+    values: dict[str, Any],
+    *,
+    actor: Actor,
+    as_of: dict[str, int] | None = None,
+    progress: Progress = silent,
+) -> BaseModel:
+    """Perform an operation.
+
+    ``as_of`` is given by a caller whose work began before this call (a run, a queue); otherwise it begins now.
+
+    Raises:
+        AuthInsufficient: the actor's role is below the operation's.
+        InputError: the input does not fit the operation.
+        ExpungeError: as the operation says.
+
+    """
+    if actor.role < operation.role:
+        needed = operation.role.name.lower()
+        raise AuthInsufficient(f"{operation.name} needs the role {needed}, not {actor.role.name.lower()}")
+    try:
+        given = operation.input(**values)
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        where = ".".join(shown(part) if isinstance(part, str) else str(part) for part in first["loc"])
+        raise InputError(f"{operation.name}: {where or 'input'}: {first['msg'].lower()}") from None
+    if as_of is None:
+        as_of = {} if operation.read_only else await system.as_of()
+    return await operation.handler(system, Call(actor, as_of, progress), given)

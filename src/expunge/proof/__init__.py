@@ -1,0 +1,24 @@
+"""Proof: signed receipts in a chain per org, the ledger that keeps them, and their verification."""
+
+from expunge.proof.ledger import (
+    Intent,
+    append_follow_ups,
+    append_intent,
+    append_receipts,
+    read_ledger,
+    receipts_of,
+)
+from expunge.proof.receipt import Receipt
+from expunge.proof.verify import Check, verify
+
+__all__ = [
+    "Check",
+    "Intent",
+    "Receipt",
+    "append_follow_ups",
+    "append_intent",
+    "append_receipts",
+    "read_ledger",
+    "receipts_of",
+    "verify",
+]

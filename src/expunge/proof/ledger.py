@@ -1,0 +1,127 @@
+"""The ledger: per org, an intent when an erasure opens and a receipt per subject when it ends, for ever."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from expunge.authority.port import Statement, Tx
+from expunge.keys import SigningKey
+from expunge.model.canonical import canonical, digest
+from expunge.model.instant import Instant, to_text
+from expunge.proof.receipt import Receipt, document, sign
+
+_HEAD = Statement("ledger.head", "SELECT ledger_length, ledger_head FROM orgs WHERE org = :org")
+_SET_HEAD = Statement(
+    "ledger.set_head",
+    "UPDATE orgs SET ledger_length = :length, ledger_head = :head WHERE org = :org",
+)
+_APPEND = Statement(
+    "ledger.append",
+    """INSERT INTO ledger (org, n, kind, request_id, position, body)
+    VALUES (:org, :n, :kind, :request_id, :position, :body)""",
+)
+_RECEIPTS_OF = Statement(
+    "ledger.receipts_of",
+    """SELECT position, body FROM ledger WHERE org = :org AND request_id = :request_id AND kind = 'receipt'
+    ORDER BY n""",
+)
+_PAGE = Statement(
+    "ledger.page",
+    "SELECT n, kind, body FROM ledger WHERE org = :org AND n > :after ORDER BY n LIMIT :size",
+)
+_PAGE_ROWS = 1000
+FORMAT = "expunge-ledger/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What an erasure is about to do: its scope by pseudonyms, one set per subject."""
+
+    request_id: str
+    org: str
+    scope_type: str
+    subjects: list[dict[str, str]]
+    key_id: str
+    purge: bool
+    requested_at: Instant
+
+
+def append_intent(tx: Tx, intent: Intent) -> None:
+    """Write an intent: without it being durable nothing is erased (law 2)."""
+    body = {
+        "request_id": intent.request_id,
+        "org": intent.org,
+        "scope": {"type": intent.scope_type, "subjects": intent.subjects, "key_id": intent.key_id},
+        "purge": intent.purge,
+        "requested_at": to_text(intent.requested_at),
+    }
+    length, head = _head(tx, intent.org)
+    values = {"org": intent.org, "request_id": intent.request_id, "position": 0}
+    tx.change(_APPEND, n=length + 1, kind="intent", body=canonical(body).decode(), **values)
+    tx.change(_SET_HEAD, org=intent.org, length=length + 1, head=head)
+
+
+def append_receipts(tx: Tx, org: str, receipts: Iterable[tuple[int, Receipt]], key: SigningKey) -> None:
+    """Chain and sign receipts, given with the positions of their subjects, behind the org's head."""
+    _append(tx, org, [(position, document(receipt)) for position, receipt in receipts], key)
+
+
+def append_follow_ups(
+    tx: Tx,
+    org: str,
+    request_id: str,
+    *,
+    deferred: list[dict[str, str]],
+    key: SigningKey,
+) -> None:
+    """Sign the newest receipts of a request again, with what is deferred now (design 4).
+
+    ``verified_at`` stays the time of the census; that a follow-up is later, its place in the chain says.
+    """
+    news = {"deferred": deferred}
+    newest = enumerate(receipts_of(tx, org, request_id))
+    _append(tx, org, [(position, json.loads(body) | news) for position, body in newest], key)
+
+
+def _append(tx: Tx, org: str, documents: Iterable[tuple[int, dict[str, Any]]], key: SigningKey) -> None:
+    length, head = _head(tx, org)
+    rows: list[dict[str, Any]] = []
+    for position, said in documents:
+        body = sign(said, head, key)
+        head, length = digest(body), length + 1
+        values = {"org": org, "request_id": said["request_id"], "position": position}
+        rows.append(values | {"n": length, "kind": "receipt", "body": body.decode()})
+    tx.change_many(_APPEND, rows)
+    tx.change(_SET_HEAD, org=org, length=length, head=head)
+
+
+def receipts_of(tx: Tx, org: str, request_id: str) -> list[str]:
+    """The newest receipt of each subject of a request, in the order in which the subjects were named."""
+    newest: dict[int, str] = dict(tx.rows(_RECEIPTS_OF, org=org, request_id=request_id))
+    return [newest[position] for position in sorted(newest)]
+
+
+def read_ledger(tx: Tx, org: str, exported_at: Instant) -> list[str]:
+    """The ledger of an org as the lines of a ledger file: a header, then every entry (law 11: to the end)."""
+    length, head = _head(tx, org)
+    header = {
+        "format": FORMAT,
+        "org": org,
+        "exported_at": to_text(exported_at),
+        "length": length,
+        "head": head,
+    }
+    lines = [canonical(header).decode()]
+    after = 0
+    while page := tx.rows(_PAGE, org=org, after=after, size=_PAGE_ROWS):
+        lines += [canonical({"n": n, kind: json.loads(body)}).decode() for n, kind, body in page]
+        after = page[-1][0]
+    return lines
+
+
+def _head(tx: Tx, org: str) -> tuple[int, str | None]:
+    rows = tx.rows(_HEAD, org=org)
+    return rows[0] if rows else (0, None)

@@ -1,0 +1,99 @@
+"""The one settings model: ``expunge.toml`` in the working folder, then ``EXPUNGE_*``, then the command line."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from expunge.errors import SettingsError
+from expunge.model.ids import check_id, shown
+
+CONFIG_NAME = "expunge.toml"
+PREFIX = "EXPUNGE_"
+NOT_SETTINGS = ("EXPUNGE_LOCOMO", "EXPUNGE_CONFIG")
+"""Environment names that are no settings: the test data's path, and where the configuration file is."""
+TEST_PREFIX = "EXPUNGE_TEST_"
+
+
+class Settings(BaseModel):
+    """Everything that can be set; unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    db: str = Field("./expunge.db", description="Database: a path, `sqlite:///PATH`, or `:memory:`.")
+    org: str = Field("default", description="Org (tenant) that calls speak of when they name none.")
+    keys_file: Path | None = Field(
+        None,
+        description="Key file. Default: `expunge.keys` beside the configuration file, else beside the database; "
+        "in memory for a database in memory.",
+    )
+    actor: str = Field("operator", description="Who the audit names as the actor of local calls.")
+    max_value_bytes: int = Field(
+        1024 * 1024, gt=0, le=256 * 1024 * 1024, description="Most bytes of UTF-8 in one field of a record."
+    )
+    batch_rows: int = Field(
+        1000, gt=0, le=100_000, description="Most rows that one commit of an erasure marks or removes."
+    )
+    max_attempts: int = Field(5, gt=0, le=100, description="Attempts after which an erasure is abandoned.")
+    busy_timeout_s: float = Field(10.0, gt=0, le=3600, description="Seconds to wait for another process that writes.")
+    reclaim_wait_s: float = Field(
+        5.0, ge=0, le=3600, description="Seconds to wait for readers that keep erased pages in the WAL."
+    )
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] | None = None, **given: Any) -> Self:
+        """Read the configuration file and the environment, and lay ``given`` (what is not ``None``) over them.
+
+        Raises:
+            SettingsError: a name that is no setting, a value that does not fit, a file that cannot be read.
+
+        """
+        environ = os.environ if environ is None else environ
+        path = config_path(environ)
+        values = _from_file(path) if path else {}
+        if path:
+            values["keys_file"] = path.parent / str(values.get("keys_file", "expunge.keys"))
+        values |= _from_environment(environ, set(cls.model_fields))
+        values |= {name: value for name, value in given.items() if value is not None}
+        try:
+            settings = cls(**values)
+        except ValidationError as fault:
+            first = fault.errors()[0]
+            name = ".".join(str(part) for part in first["loc"]) or "settings"
+            raise SettingsError(f"setting {shown(name)}: {first['msg'].lower()}") from None
+        check_id(settings.org, "org")
+        check_id(settings.actor, "actor")
+        return settings
+
+
+def config_path(environ: Mapping[str, str]) -> Path | None:
+    """The configuration file in force: ``EXPUNGE_CONFIG``, else ``expunge.toml`` here, else none."""
+    if named := environ.get("EXPUNGE_CONFIG"):
+        return Path(named)
+    return Path(CONFIG_NAME) if Path(CONFIG_NAME).is_file() else None
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise SettingsError(f"{path} cannot be read: {fault.strerror}") from fault
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+        raise SettingsError(f"{path} is not TOML: {fault}") from None
+
+
+def _from_environment(environ: Mapping[str, str], known: set[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, value in environ.items():
+        if not name.startswith(PREFIX) or name.startswith(TEST_PREFIX) or name in NOT_SETTINGS:
+            continue
+        field = name.removeprefix(PREFIX).lower()
+        if field not in known:
+            raise SettingsError(f"{shown(name)} is not a setting")
+        values[field] = value
+    return values

@@ -1,0 +1,101 @@
+"""The opened system: an authority, a key ring, a clock and the settings, which everything above works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from expunge.authority.port import Authority, Statement, Tx
+from expunge.authority.sqlite import Place, SqliteAuthority
+from expunge.errors import KeyMissing
+from expunge.keys import KeyRing, load_key_file, open_key_file
+from expunge.model.instant import Clock, SystemClock
+from expunge.settings import Settings
+
+_KEYS_NAMED = Statement("keys.named", "SELECT id, check_value FROM keys")
+_NAME_KEY = Statement("keys.name", "INSERT OR IGNORE INTO keys (id, check_value) VALUES (:id, :check_value)")
+_COUNTERS = Statement("orgs.counters", "SELECT org, seq FROM orgs")
+
+
+@dataclass(slots=True)
+class System:
+    """What an operation gets to work with."""
+
+    authority: Authority
+    keys: KeyRing
+    clock: Clock
+    settings: Settings
+    keys_path: Path | None
+
+    async def as_of(self) -> dict[str, int]:
+        """Every org's erasure counter now: what a unit of work that begins now carries (law 4)."""
+        return dict(await self.authority.read(lambda tx: tx.rows(_COUNTERS)))
+
+    async def close(self) -> None:
+        """Wait for what runs and let go of the database."""
+        await self.authority.close()
+
+
+async def open_system(
+    settings: Settings, *, clock: Clock | None = None, create: bool = True, authority: Authority | None = None
+) -> System:
+    """Open the database and the keys that it relies on.
+
+    Keys are made only for a database that names none yet: a database whose key is missing is refused, because what
+    was erased could no longer be matched (design 4).
+
+    Raises:
+        DatabaseFault: the database cannot be opened (see its kinds).
+        KeyFault: the key file is missing, exposed, damaged, or lacks a key that the database names.
+
+    """
+    place = Place.parse(settings.db)
+    path = keys_path(settings, place)
+    if path is not None and place.path is not None and create and not place.path.exists():
+        open_key_file(path)
+    if authority is None:
+        authority = await SqliteAuthority.open(
+            place,
+            create=create,
+            busy_timeout_s=settings.busy_timeout_s,
+            reclaim_wait_s=settings.reclaim_wait_s,
+        )
+    try:
+        keys = await _bind_keys(authority, path)
+    except BaseException:
+        await authority.close()
+        raise
+    return System(authority, keys, clock or SystemClock(), settings, path)
+
+
+def keys_path(settings: Settings, place: Place) -> Path | None:
+    """Where the key file is: as set, else beside the database; ``None`` for memory."""
+    if settings.keys_file is not None:
+        return settings.keys_file
+    return None if place.path is None else place.path.parent / "expunge.keys"
+
+
+async def bind(authority: Authority, ring: KeyRing) -> None:
+    """Let the database name every key of a ring, so that it is never opened without them."""
+
+    def unit(tx: Tx) -> None:
+        tx.change_many(_NAME_KEY, [{"id": name, "check_value": value} for name, value in ring.check_values().items()])
+
+    await authority.run(unit)
+
+
+async def _bind_keys(authority: Authority, path: Path | None) -> KeyRing:
+    named: dict[str, str] = dict(await authority.read(lambda tx: tx.rows(_KEYS_NAMED)))
+    if path is None:
+        ring = KeyRing.new()
+    elif named:
+        ring = load_key_file(path)
+    else:
+        ring = open_key_file(path)
+    held = ring.check_values()
+    for name, value in named.items():
+        if path is not None and held.get(name) != value:
+            raise KeyMissing(f"the database relies on key {name}, which {path} does not hold")
+    if not held.keys() <= named.keys():
+        await bind(authority, ring)
+    return ring

@@ -1,0 +1,51 @@
+"""Shared fixtures, and the rule that a skip in CI is a failure."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from expunge import Expunge, Settings
+from expunge.model.instant import ManualClock
+
+_skipped: list[str] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fail-on-skip", action="store_true", help="count a skipped test as a failed run")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        _skipped.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.getoption("--fail-on-skip") and _skipped and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(db=str(tmp_path / "expunge.db"))
+
+
+@pytest.fixture
+async def expunge(settings: Settings, clock: ManualClock) -> AsyncIterator[Expunge]:
+    """A system on a database file of its own."""
+    async with Expunge(settings=settings, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def in_memory(clock: ManualClock) -> AsyncIterator[Expunge]:
+    """A system in memory."""
+    async with Expunge(settings=Settings(db=":memory:"), clock=clock) as opened:
+        yield opened

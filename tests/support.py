@@ -1,0 +1,121 @@
+"""Records to write, and dumps to compare."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from expunge import Expunge
+from expunge.authority.port import Statement, Tx
+from expunge.datamap import LINEAGE, RECORDS
+from expunge.memory.statements import stored_columns
+
+AT = "2026-01-01T00:00:00Z"
+
+HOSTILE_IDS = (
+    "u1", "u10", "U1", "%", "_", "*", "?", "[", "[a-z]", "\\", "'", '"', "`", ";", "--", "-x", "--purge", "a b",
+    " lead", "trail ", "../", "../../etc/passwd", "/etc/passwd", "C:\\x", ".", "..", "~", "$HOME", "{}", "{{x}}",
+    "<script>", "&amp;", "%00", "%2e%2e%2f", "\n", "\t" + "x", "\x1b[31mred", "\x7f", "u\u202e1", "\u200b",
+    "jürgen", "ju\u0308rgen", "Straße", "STRASSE", "ı", "İ", "😂", "👩\u200d👩\u200d👧", "\U0010ffff", "\ufeffbom",
+    "null", "None", "0", "-1", "1e9", "NaN", "true", "x" * 256, "é" * 128, "user_id", "$.user_id", "a\u2028b",
+)  # fmt: skip
+"""Ordinary ids that naive code trips over (law 12); each is another person."""
+
+BAD_IDS: tuple[Any, ...] = (
+    "",
+    " ",
+    "\t\n",
+    "\u3000",
+    "-",
+    "a\0b",
+    "\ud800",
+    "x" * 257,
+    "é" * 129,
+    7,
+    None,
+    1.5,
+    ["u1"],
+)
+"""What is no id (law 12)."""
+
+
+def episode(record_id: str, user_id: str | None = None, **fields: Any) -> dict[str, Any]:
+    """An episode as a line has it."""
+    return _record("episodes", record_id, user_id, {"input": f"words of {record_id}"} | fields)
+
+
+def event(record_id: str, episode_id: str, user_id: str | None = None, **fields: Any) -> dict[str, Any]:
+    """An event of an episode."""
+    return _record("events", record_id, user_id, {"episode": episode_id, "kind": "tool", "content": "called"} | fields)
+
+
+def memory(record_id: str, key: str, user_id: str | None = None, **fields: Any) -> dict[str, Any]:
+    """A memory."""
+    return _record("memories", record_id, user_id, {"key": key, "value": f"value of {record_id}"} | fields)
+
+
+def fact(record_id: str, user_id: str | None = None, **fields: Any) -> dict[str, Any]:
+    """A fact."""
+    return _record("facts", record_id, user_id, {"subject": "s", "predicate": "p", "object": record_id} | fields)
+
+
+def block(record_id: str, name: str, user_id: str | None = None, **fields: Any) -> dict[str, Any]:
+    """A block."""
+    return _record("blocks", record_id, user_id, {"name": name, "content": f"content of {record_id}"} | fields)
+
+
+def session(record_id: str, user_id: str | None = None, **fields: Any) -> dict[str, Any]:
+    """A session."""
+    return _record("sessions", record_id, user_id, fields)
+
+
+def _record(collection: str, record_id: str, user_id: str | None, fields: dict[str, Any]) -> dict[str, Any]:
+    record = {"collection": collection, "id": record_id, "created_at": AT} | fields
+    return record if user_id is None else record | {"user_id": user_id}
+
+
+def one_of_each(user_id: str, prefix: str) -> list[dict[str, Any]]:
+    """A record of every collection for a user, and two summaries that name nobody, the second made from the first."""
+    return [
+        session(f"{prefix}-s", user_id),
+        episode(f"{prefix}-e", user_id, session_id=f"{prefix}-s"),
+        event(f"{prefix}-v", f"{prefix}-e"),
+        memory(f"{prefix}-m", "likes", user_id),
+        fact(f"{prefix}-f", user_id, sources=[f"{prefix}-e"]),
+        block(f"{prefix}-b", "persona", user_id),
+        memory(f"{prefix}-sum", f"summary/{prefix}", sources=[f"{prefix}-e"]),
+        memory(f"{prefix}-sum2", f"digest/{prefix}", sources=[f"{prefix}-sum"]),
+    ]
+
+
+async def dump(expunge: Expunge) -> dict[str, dict[str, tuple[Any, ...]]]:
+    """Every record by collection and id, with all that a caller gave."""
+
+    def unit(tx: Tx) -> dict[str, dict[str, tuple[Any, ...]]]:
+        found: dict[str, dict[str, tuple[Any, ...]]] = {}
+        for kind in RECORDS:
+            columns = ["marked", *stored_columns(kind)]
+            rows = tx.rows(Statement("test.dump", f"SELECT {', '.join(columns)} FROM {kind.name}"))
+            at = columns.index("id")
+            found[kind.name] = {row[at]: row for row in rows}
+        edges = tx.rows(Statement("test.edges", f"SELECT derived, source, rule FROM {LINEAGE.name}"))
+        found["lineage"] = {f"{row[0]}<{row[1]}": row for row in edges}
+        return found
+
+    return await expunge.system.authority.read(unit)
+
+
+def ids(dumped: dict[str, dict[str, tuple[Any, ...]]]) -> set[str]:
+    """The ids of all records in a dump."""
+    return {record_id for name, rows in dumped.items() if name != "lineage" for record_id in rows}
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The raw bytes of every file in a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """A hash of every file in a folder."""
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files_of(folder).items()}
