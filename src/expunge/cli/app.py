@@ -1,0 +1,331 @@
+"""The commands: each takes its options, performs one operation, and shows the answer."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from expunge.authority.sqlite import Place
+from expunge.cli import show
+from expunge.cli.demo import run_demo
+from expunge.cli.options import Target, shared, with_target
+from expunge.cli.output import bars, err, print_json, read_input, write_file
+from expunge.embedded import Expunge
+from expunge.errors import EXIT_NOT_DONE, EXIT_REFUSED, ExpungeError, InputError, NotOffered
+from expunge.keys import load_key_file
+from expunge.keys.ring import read_public_pem, signing_key_id
+from expunge.operations.erasure import Answer
+from expunge.operations.proofs import data_map
+from expunge.proof import verify as verify_receipt
+from expunge.system import keys_path
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    help="The memory of AI agents with an end of life.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.callback()(shared)
+
+_INTERRUPTED = 130
+Out = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write to this file.")]
+RequestId = Annotated[str, typer.Argument(metavar="ID", help="The id of the erasure.")]
+
+
+def main() -> None:
+    """Run the command line, and turn errors of the tree into words and exit codes."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    as_json = "--json" in sys.argv
+    try:
+        app(prog_name="expunge")
+    except ExpungeError as fault:
+        if as_json:
+            sys.stderr.write(show.as_json_text(fault.as_dict()) + "\n")
+        else:
+            err().print(show.error(fault))
+        sys.exit(fault.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(EXIT_NOT_DONE)
+
+
+def _run(target: Target, work: Callable[[Expunge], Awaitable[T]], *, create: bool = False) -> T:
+    async def job() -> T:
+        async with target.open(create=create) as expunge:
+            return await work(expunge)
+
+    return asyncio.run(job())
+
+
+def _perform(target: Target, name: str, **values: Any) -> Any:
+    return _run(target, lambda expunge: expunge.call(name, **values))
+
+
+@app.command("version")
+@with_target
+def show_version(target: Target) -> None:
+    """Print the version."""
+    if target.json:
+        print_json({"version": version("expunge")})
+    else:
+        sys.stdout.write(f"expunge {version('expunge')}\n")
+
+
+@app.command()
+@with_target
+def demo(target: Target) -> int:
+    """Run the main job on three fictional people, and check each claim."""
+    return run_demo(as_json=target.json)
+
+
+@app.command()
+@with_target
+def load(
+    target: Target,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines, one record each; - reads stdin.")],
+    *,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out instead of refusing all.")] = False,
+) -> None:
+    """Load records from a file, whole or not at all."""
+    lines = read_input(file).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+
+    async def work(expunge: Expunge) -> Any:
+        with bars(quiet=target.json) as report:
+            return await expunge.call("records.put", records=lines, skip_bad=skip_bad, progress=report)
+
+    answer = _run(target, work, create=True)
+    if target.json:
+        print_json(answer)
+    else:
+        show.loaded(answer)
+
+
+@app.command()
+@with_target
+def profile(target: Target, user: Annotated[str, typer.Argument(metavar="USER", help="The user's id.")]) -> None:
+    """Show what is held on a user."""
+    answer = _perform(target, "subject.profile", user_id=user)
+    if target.json:
+        print_json(answer)
+    else:
+        show.profile(answer)
+
+
+@app.command()
+@with_target
+def erase(
+    target: Target,
+    user: Annotated[list[str] | None, typer.Option("--user", metavar="U", help="A user's id; repeat for more.")] = None,
+    users_from: Annotated[
+        str | None, typer.Option("--users-from", metavar="FILE", help="One user id a line; - reads stdin.")
+    ] = None,
+    *,
+    purge: Annotated[bool, typer.Option("--purge", help="Remove the records for good.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
+) -> int:
+    """Erase users everywhere in the org, count what is left, and sign a receipt."""
+    users = [*(user or ()), *(_ids(users_from) if users_from else ())]
+    if not purge and not dry_run:
+        raise NotOffered("hiding first (an erasure without --purge) comes with Core 2", hint="add --purge")
+
+    async def work(expunge: Expunge) -> Answer | None:
+        if dry_run or not yes:
+            preview = await expunge.preview(*users)
+            if dry_run and target.json:
+                print_json(preview)
+            else:
+                show.preview(preview, to_stderr=not dry_run)
+            if dry_run or not _confirmed(target, len(users)):
+                return None
+        with bars(quiet=target.json) as report:
+            return await expunge.erase(*users, purge=purge, progress=report)
+
+    answer = _run(target, work)
+    if answer is None:
+        return 0 if dry_run else EXIT_REFUSED
+    return _show_answer(target, answer)
+
+
+def _confirmed(target: Target, users: int) -> bool:
+    """Ask on the terminal; where there is none, or the answer is for a program, ``--yes`` has to be given."""
+    if target.json or not sys.stdin.isatty():
+        raise InputError("nobody is there to confirm, so nothing was erased", hint="add --yes")
+    who = "this user" if users == 1 else f"these {users} users"
+    return typer.confirm(f"Erase {who} for good?", err=True)
+
+
+def _ids(name: str) -> list[str]:
+    try:
+        lines = read_input(name).decode().split("\n")
+    except UnicodeDecodeError:
+        raise InputError(f"{name} is not UTF-8", hint="write one user id a line, in UTF-8") from None
+    return [line.removesuffix("\r") for line in lines if line.strip()]
+
+
+def _show_answer(target: Target, answer: Answer) -> int:
+    if target.json:
+        print_json(answer)
+    else:
+        show.answer(answer)
+    return {"completed": 0, "blocked": EXIT_REFUSED}.get(answer.status, EXIT_NOT_DONE)
+
+
+@app.command()
+@with_target
+def erasures(target: Target) -> None:
+    """List the erasures of the org, newest first."""
+    answer = _perform(target, "erasure.list")
+    if target.json:
+        print_json(answer)
+    else:
+        show.listing(answer)
+
+
+@app.command()
+@with_target
+def erasure(target: Target, request_id: RequestId) -> None:
+    """Show how an erasure stands."""
+    answer = _perform(target, "erasure.status", request_id=request_id)
+    if target.json:
+        print_json(answer)
+    else:
+        show.answer(answer)
+
+
+@app.command()
+@with_target
+def resume(target: Target, request_id: RequestId) -> int:
+    """Go on with an erasure that stopped, from its last checkpoint."""
+
+    async def work(expunge: Expunge) -> Answer:
+        with bars(quiet=target.json) as report:
+            answer: Answer = await expunge.call("erasure.resume", request_id=request_id, progress=report)
+            return answer
+
+    return _show_answer(target, _run(target, work))
+
+
+@app.command()
+@with_target
+def census(target: Target, request_id: RequestId) -> int:
+    """Count again what an erasure left; exit 1 when there is anything."""
+    answer = _perform(target, "erasure.census", request_id=request_id)
+    if target.json:
+        print_json(answer)
+    else:
+        show.census(answer)
+    return EXIT_NOT_DONE if answer.residue_count else 0
+
+
+@app.command()
+@with_target
+def receipt(target: Target, request_id: RequestId, out: Out = None) -> int:
+    """Print the signed receipts of an erasure, one a line for each subject."""
+    answer = _perform(target, "erasure.receipts", request_id=request_id)
+    if not answer.receipts:
+        raise InputError(f"erasure {answer.request_id} has no receipt yet", hint="see: expunge erasure ID")
+    return _deliver(target, "\n".join(answer.receipts).encode() + b"\n", out)
+
+
+def _deliver(target: Target, data: bytes, out: Path | None) -> int:
+    if out is None:
+        sys.stdout.write(data.decode())
+        return 0
+    write_file(out, data)
+    if target.json:
+        print_json({"written": str(out)})
+    else:
+        err().print(f"written: {out}", markup=False)
+    return 0
+
+
+@app.command()
+@with_target
+def verify(
+    target: Target,
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="A file of receipts, one a line; - reads stdin.")],
+    key: Annotated[Path | None, typer.Option("--key", metavar="PUB", help="The pinned public key, PEM.")] = None,
+    ledger: Annotated[Path | None, typer.Option("--ledger", metavar="FILE", help="A ledger file to check in.")] = None,
+) -> int:
+    """Check receipts against a pinned key (given, or the database's own) and, if given, a ledger; exit 1 on failure."""
+    lines = [line for line in read_input(receipt).split(b"\n") if line] or [b""]
+    pinned = {}
+    if key is not None:
+        public = read_public_pem(read_input(str(key)))
+        pinned = {signing_key_id(public): public}
+    else:
+        pinned = _own_keys(target)
+    entries = None if ledger is None else read_input(str(ledger))
+    checked = [verify_receipt(line, pinned, entries) for line in lines]
+    if target.json:
+        print_json([show.checks_as_json(checks) for checks in checked])
+    else:
+        for checks in checked:
+            show.checks(checks)
+    return 0 if all(check.passed for checks in checked for check in checks) else EXIT_NOT_DONE
+
+
+def _own_keys(target: Target) -> dict[str, Any]:
+    settings = target.settings
+    path = keys_path(settings, Place.parse(settings.db))
+    if path is None or not path.exists():
+        return {}
+    return {key.id: key.private.public_key() for key in load_key_file(path).signing_keys}
+
+
+@app.command()
+@with_target
+def ledger(target: Target, out: Out = None) -> int:
+    """Print the org's ledger, or write it to a file, for ``verify --ledger``."""
+    answer = _perform(target, "ledger.export")
+    return _deliver(target, "\n".join(answer.lines).encode() + b"\n", out)
+
+
+@app.command("data-map")
+@with_target
+def show_data_map(target: Target) -> None:
+    """Show every collection, what an erasure does to it, and how long it is kept."""
+    if target.json:
+        print_json({"collections": data_map()})
+    else:
+        show.data_map(data_map())
+
+
+class KeyAction(StrEnum):
+    """What ``keys`` does besides showing them."""
+
+    EXPORT = "export"
+    ROTATE = "rotate"
+
+
+@app.command()
+@with_target
+def keys(
+    target: Target,
+    action: Annotated[
+        KeyAction | None, typer.Argument(help="export: print the public half, as PEM. rotate: make fresh keys.")
+    ] = None,
+    *,
+    out: Out = None,
+) -> int:
+    """Show the keys without their secrets, export the public half that verifiers pin, or rotate."""
+    answer = _perform(target, "keys.rotate" if action is KeyAction.ROTATE else "keys.show")
+    if action is KeyAction.EXPORT:
+        return _deliver(target, answer.public_pem.encode(), out)
+    if target.json:
+        print_json(answer)
+    else:
+        show.keys(answer)
+    return 0

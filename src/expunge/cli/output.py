@@ -1,0 +1,113 @@
+"""Writing answers: JSON or words on stdout, progress bars on stderr; no id or text can act on the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from expunge.erasure import Progress as Report
+from expunge.errors import InputError
+
+LONGEST = 160
+_PIPE_WIDTH = 160
+
+
+def out() -> Console:
+    """The console for data; into a file or a pipe nothing is cut to the width of a terminal."""
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+
+
+def err() -> Console:
+    """The console for progress and errors."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def plain(value: object, longest: int = LONGEST) -> Text:
+    """Somebody's text as it can be shown: nothing in it acts as markup or control sequence, and it is short."""
+    text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(value))
+    return Text(text if len(text) <= longest else text[: longest - 1] + "…")
+
+
+def print_json(value: BaseModel | Any) -> None:
+    """Print an answer as JSON."""
+    data = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
+
+
+def print_counts(title: str, columns: Mapping[str, Mapping[str, int]]) -> None:
+    """Print counts by collection, one column each; rows of zeros are dim."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column("collection")
+    for name in columns:
+        table.add_column(name, justify="right")
+    rows = dict.fromkeys(name for counts in columns.values() for name in counts)
+    for row in rows:
+        counts = [columns[name].get(row, 0) for name in columns]
+        table.add_row(row, *(str(count) for count in counts), style="" if any(counts) else "dim")
+    out().print(table)
+
+
+@contextmanager
+def bars(*, quiet: bool = False) -> Iterator[Report]:
+    """Progress bars on stderr, one a step; nothing when nobody looks at a terminal."""
+    console = err()
+    columns = (TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+        tasks: dict[str, Any] = {}
+
+        def report(step: str, done: int, of: int) -> None:
+            for name, task in tasks.items():
+                if name != step:
+                    total = progress.tasks[task].total or 1
+                    progress.update(task, completed=total, total=total)
+            if step not in tasks:
+                tasks[step] = progress.add_task(step, total=of)
+            progress.update(tasks[step], completed=done, total=max(of, 1))
+
+        yield report
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file whole: a crash leaves the old one or the new one.
+
+    Raises:
+        InputError: it cannot be written.
+
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except (OSError, ValueError) as fault:
+        temporary.unlink(missing_ok=True)
+        raise InputError(f"{path} cannot be written: {_reason(fault)}", hint="name another file") from fault
+
+
+def read_input(name: str) -> bytes:
+    """The bytes of a file, or of stdin for ``-``.
+
+    Raises:
+        InputError: it cannot be read.
+
+    """
+    if name == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(name).read_bytes()
+    except (OSError, ValueError) as fault:
+        raise InputError(f"{name} cannot be read: {_reason(fault)}", hint="name a file that is there") from fault
+
+
+def _reason(fault: Exception) -> str:
+    return getattr(fault, "strerror", None) or "it is not a file name"

@@ -1,0 +1,171 @@
+"""Answers in words and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from expunge.cli.output import err, out, plain, print_counts
+from expunge.errors import ExpungeError
+from expunge.operations.erasure import Answer, CensusOutput, ListOutput, PreviewOutput
+from expunge.operations.proofs import KeysOutput
+from expunge.operations.records import ProfileOutput, PutOutput
+from expunge.proof import Check
+
+_STATUS_STYLE = {"completed": "bold green", "failed": "bold red", "abandoned": "bold red", "blocked": "bold yellow"}
+
+
+def as_json_text(value: Any) -> str:
+    """A value as one line of JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def error(fault: ExpungeError) -> Group:
+    """An error: what is wrong, and what to do next."""
+    first = Text.assemble(("error: ", "bold red"), plain(fault.message, longest=2000))
+    return (
+        Group(first, Text.assemble(("next:  ", "bold"), plain(fault.next_step, 500)))
+        if fault.next_step
+        else Group(first)
+    )
+
+
+def loaded(answer: PutOutput) -> None:
+    """What became of a file."""
+    parts = ", ".join(f"{count} {name}" for name, count in answer.collections.items())
+    out().print(f"loaded {answer.loaded} records" + (f": {parts}" if parts else ""))
+    if answer.skipped:
+        out().print(f"skipped {answer.skipped} that were there already")
+    if answer.reattached:
+        out().print(f"gave {answer.reattached} lost sources back to records that were there already")
+    for bad in answer.bad:
+        err().print(Text.assemble((f"left out: line {bad.line}, ", "yellow"), plain(f"{bad.field}: {bad.reason}")))
+
+
+def profile(answer: ProfileOutput) -> None:
+    """What is held on a user."""
+    console = out()
+    if not answer.found:
+        console.print(Text.assemble("nothing found on ", (plain(answer.user_id).plain, "bold")))
+        return
+    console.print(Text.assemble((plain(answer.user_id).plain, "bold"), f" in org {plain(answer.org).plain}"))
+    console.print(f"first seen {answer.first_seen}, last seen {answer.last_seen}")
+    console.print(Text.assemble("namespaces: ", plain(", ".join(answer.namespaces) or "none")))
+    console.print(Text.assemble(f"sessions ({answer.session_count}): ", plain(", ".join(answer.recent_sessions))))
+    print_counts("records", {"theirs": answer.counts, "made from them": answer.made_from})
+    for fact in answer.sample_facts:
+        console.print(Text("  fact: ").append_text(plain(f"{fact.subject} {fact.predicate} {fact.object}")))
+
+
+def preview(answer: PreviewOutput, *, to_stderr: bool) -> None:
+    """What an erasure would do."""
+    console = err() if to_stderr else out()
+    who = "1 user" if answer.users == 1 else f"{answer.users} users"
+    if not answer.found:
+        console.print(f"nothing found on {who}")
+        return
+    table = Table(title=f"erasing {who} removes", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for column in ("collection", "in scope", "derived"):
+        table.add_column(column, justify="left" if column == "collection" else "right")
+    for name, counts in answer.goes.items():
+        if any(counts.values()):
+            table.add_row(name, str(counts["direct"]), str(counts["derived"]))
+    console.print(table)
+    console.print(effects(answer.effects))
+    console.print(f"plan {answer.plan_hash}", style="dim")
+
+
+def effects(found: dict[str, int]) -> str:
+    """The effects on others, in words (law 10)."""
+    return (
+        f"outside the scope: {found.get('derived', 0)} records made from these go, "
+        f"{found.get('detached', 0)} stay and lose a source, {found.get('revived', 0)} older versions become current"
+    )
+
+
+def answer(found: Answer) -> None:
+    """How an erasure stands."""
+    console = out()
+    status = Text(found.status, _STATUS_STYLE.get(found.status, "bold"))
+    console.print(Text.assemble((found.request_id, "bold"), " ", status, f"  (attempt {found.attempts})"))
+    if found.found is False and found.status == "completed":
+        console.print("nothing found: there was no record in scope")
+    if found.current_step:
+        console.print(f"at step {found.current_step}; done: {', '.join(found.steps_completed)}")
+    if found.failure_reason:
+        console.print(Text(found.failure_reason, "red"))
+    if found.census is not None:
+        census = {name.partition(".")[2]: count for name, count in found.census.items()}
+        print_counts("", {"removed": found.removed, "left": census})
+    if found.effects and found.found:
+        console.print(effects(found.effects))
+    for item in found.deferred:
+        console.print(Text(f"deferred in {item['store']}: {item['reason']}; try again: expunge resume ID", "yellow"))
+    if found.status == "completed":
+        signed = found.receipt if isinstance(found.receipt, list) else [found.receipt]
+        word = "a signed receipt" if len(signed) == 1 else f"{len(signed)} signed receipts"
+        console.print(f"{word}, counted at {found.verified_at}: expunge receipt {found.request_id}")
+
+
+def listing(found: ListOutput) -> None:
+    """The erasures of an org."""
+    if not found.erasures:
+        out().print("no erasures")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("id", "status", "scope", "subjects", "requested", "verified", "left"):
+        table.add_column(column, no_wrap=True)
+    for item in found.erasures:
+        left = "" if item.residue_count is None else str(item.residue_count)
+        status = Text(item.status, _STATUS_STYLE.get(item.status, "bold"))
+        verified = item.verified_at or ""
+        table.add_row(item.request_id, status, item.scope_type, str(item.subjects), item.requested_at, verified, left)
+    out().print(table)
+
+
+def census(found: CensusOutput) -> None:
+    """A fresh count."""
+    print_counts("", {"left": found.census})
+    out().print(f"{found.residue_count} left, counted at {found.counted_at}")
+
+
+def checks(found: Sequence[Check]) -> None:
+    """What a verification looked at."""
+    for check in found:
+        mark = ("passed", "green") if check.passed else ("FAILED", "bold red")
+        out().print(Text.assemble(mark, f"  {check.name}: ", plain(check.detail)))
+
+
+def checks_as_json(found: Sequence[Check]) -> dict[str, Any]:
+    """A verification as JSON."""
+    return {
+        "passed": all(check.passed for check in found),
+        "checks": [{"name": check.name, "passed": check.passed, "detail": check.detail} for check in found],
+    }
+
+
+def data_map(found: list[dict[str, Any]]) -> None:
+    """The data map as a table."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0))
+    for column in ("collection", "purpose", "on erasure", "when a source goes", "lifetime"):
+        table.add_column(column)
+    for item in found:
+        act = f"{item['on_erasure']}: {item['why_kept']}" if item["why_kept"] else item["on_erasure"]
+        table.add_row(item["collection"], item["purpose"], act, item["when_a_source_goes"] or "", item["lifetime"])
+    console = out()
+    console.soft_wrap = False
+    console.print(table)
+
+
+def keys(found: KeysOutput) -> None:
+    """The keys without their secrets."""
+    console = out()
+    console.print(f"key file: {found.keys_file or 'none (keys in memory)'}", markup=False)
+    console.print(f"pseudonym keys, oldest first: {', '.join(found.pseudonym_keys)}")
+    console.print(f"signing keys, oldest first: {', '.join(found.signing_keys)}")
+    console.print(found.public_pem.strip())
