@@ -66,8 +66,10 @@ def errors_page() -> str:
         "| code | exit | means | what to do |",
         "| --- | --- | --- | --- |",
     ]
-    for kind in _walk(errors.ExpungeError):
-        lines.append(f"| `{kind.code}` | {kind.exit_code} | {(kind.__doc__ or '').strip()} | {kind.hint} |")
+    lines += [
+        f"| `{kind.code}` | {kind.exit_code} | {(kind.__doc__ or '').strip()} | {kind.hint} |"
+        for kind in _walk(errors.ExpungeError)
+    ]
     return "\n".join(lines)
 
 
@@ -161,18 +163,15 @@ def cli_page() -> str:
 def _command(callback: Callable[..., Any] | None, name: str | None) -> list[str]:
     if callback is None:
         raise AssertionError(name)
-    lines = [
-        "",
-        f"## `expunge {name or callback.__name__.replace('_', '-')}`",
-        "",
-        inspect.cleandoc(callback.__doc__ or ""),
-    ]
+    title = name or callback.__name__.replace("_", "-")
+    lines = ["", f"## `expunge {title}`", "", inspect.cleandoc(callback.__doc__ or "")]
     rows = []
     for parameter in list(inspect.signature(callback).parameters.values())[1:]:
         info = parameter.annotation.__metadata__[0]
         if parameter.name in ("db", "org", "as_json"):
             continue
-        flags = ", ".join(f"`{flag}`" for flag in info.param_decls or ())
+        words = [info.default, *(info.param_decls or ())]
+        flags = ", ".join(f"`{word}`" for word in words if isinstance(word, str) and word.startswith("-"))
         shown = f"{flags} {info.metavar or ''}".strip() if flags else f"`{info.metavar or parameter.name.upper()}`"
         rows.append(f"| {shown} | {info.help} |")
     return lines + (["", "| option | meaning |", "| --- | --- |", *rows] if rows else [])

@@ -124,13 +124,6 @@ class ErasedSince(Refused):
     hint = "read again and write what is still true"
 
 
-class SourceGone(Refused):
-    """a source of the record is missing or is being erased (law 5)."""
-
-    code = "SOURCE_GONE"
-    hint = "derive the record again from sources that are there"
-
-
 class RunnerSuperseded(Refused):
     """another runner has taken this erasure over, and this one stopped (design 4)."""
 
@@ -143,13 +136,6 @@ class Abandoned(Refused):
 
     code = "ABANDONED"
     hint = "read failure_reason with: expunge erasure ID"
-
-
-class VerificationFailed(ExpungeError):
-    """the receipt did not pass."""
-
-    code = "VERIFICATION_FAILED"
-    hint = "do not rely on it; ask the issuer for the receipt and the key again"
 
 
 class EnvironmentFault(ExpungeError):

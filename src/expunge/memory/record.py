@@ -18,13 +18,11 @@ _COMMON = frozenset({"collection", "id", "org", "sources", *PARTS, *_TIMES})
 _BY_NAME = {collection.name: collection for collection in RECORDS}
 
 
-class BadField(InputError):
-    """a field of a record is not valid."""
-
-    code = "INVALID_RECORD"
+class BadField(Exception):
+    """What is wrong with one field; a batch collects these into ``InvalidRecords``."""
 
     def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"field {field}: {reason}")
+        super().__init__(field, reason)
         self.field, self.reason = field, reason
 
 
