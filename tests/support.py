@@ -16,7 +16,7 @@ AT = "2026-01-01T00:00:00Z"
 HOSTILE_IDS = (
     "u1", "u10", "U1", "%", "_", "*", "?", "[", "[a-z]", "\\", "'", '"', "`", ";", "--", "-x", "--purge", "a b",
     " lead", "trail ", "../", "../../etc/passwd", "/etc/passwd", "C:\\x", ".", "..", "~", "$HOME", "{}", "{{x}}",
-    "<script>", "&amp;", "%00", "%2e%2e%2f", "\n", "\t" + "x", "\x1b[31mred", "\x7f", "u\u202e1", "\u200b",
+    "<script>", "&amp;", "%00", "%2e%2e%2f", "a\nb", "\tx", "\x1b[31mred", "\x7f", "u\u202e1", "\u200b",
     "jürgen", "ju\u0308rgen", "Straße", "STRASSE", "ı", "İ", "😂", "👩\u200d👩\u200d👧", "\U0010ffff", "\ufeffbom",
     "null", "None", "0", "-1", "1e9", "NaN", "true", "x" * 256, "é" * 128, "user_id", "$.user_id", "a\u2028b",
 )  # fmt: skip

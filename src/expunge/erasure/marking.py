@@ -19,6 +19,7 @@ from expunge.erasure.statements import (
     count_revived,
     find_children,
     find_in_scope,
+    hide_again,
     hide_by_id,
     hide_by_row,
     page_in_scope,
@@ -102,6 +103,11 @@ class Marking:
             hidden = json.dumps(list(positions), ensure_ascii=False)
             self._tx.change(hide_by_id(collection(name)), org=self._scope.org, ids=hidden)
         return [record_id for positions in by_kind.values() for record_id in positions]
+
+    def hide_again(self) -> None:
+        """Hide what an earlier attempt had to leave because it was held, and is held no more."""
+        for kind in RECORDS:
+            self._tx.change(hide_again(kind), org=self._scope.org, request=self._request)
 
     def effects(self) -> Tally:
         """What the erasure does outside its scope: records that go, lose a source, or become current (law 10)."""

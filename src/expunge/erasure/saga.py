@@ -161,6 +161,8 @@ class Saga:
 
     def _end_marking(self, tx: Tx, request: Request) -> None:
         request.current_step = Step.MARK
+        if request.attempt > 1:
+            _marking(tx, request).hide_again()
         if not request.found:  # a resume finds only what is left: the first answer stands
             marking = _marking(tx, request)
             request.effects = marking.effects()

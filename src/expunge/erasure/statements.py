@@ -52,6 +52,17 @@ def hide_by_id(collection: Collection) -> Statement:
 
 
 @lru_cache
+def hide_again(collection: Collection) -> Statement:
+    """Mark what an earlier attempt found and a hold, released since, kept from being hidden."""
+    return Statement(
+        f"{collection.name}.hide_again",
+        f"""UPDATE {collection.name} AS r SET marked = 1 WHERE r.org = :org AND r.marked = 0
+        AND r.id IN (SELECT m.id FROM marks m WHERE m.request = :request AND m.collection = '{collection.name}')
+        AND {NOT_HELD}""",
+    )
+
+
+@lru_cache
 def delete_marked(collection: Collection) -> Statement:
     """Delete the marked records of ``:ids`` older than ``:seq`` and not held; the ids that went (law 8)."""
     return Statement(

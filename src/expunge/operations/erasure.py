@@ -12,7 +12,7 @@ from expunge.erasure import Request, Saga, Status
 from expunge.errors import NotOffered
 from expunge.model.instant import to_text
 from expunge.model.scope import Scope
-from expunge.operations.registry import Call, Input, Output
+from expunge.operations.registry import Call, Input, OrgId, Output, RequestId, UserId
 from expunge.proof import receipts_of
 from expunge.system import System
 
@@ -20,8 +20,8 @@ from expunge.system import System
 class RequestInput(Input):
     """Whom to erase: 1 to 500 users of an org. Hiding (``purge`` false) is not offered yet."""
 
-    org: str
-    user_ids: list[str] = Field(description="1 to 500 user ids.")
+    org: OrgId
+    user_ids: list[UserId] = Field(description="1 to 500 user ids.")
     purge: bool = False
 
 
@@ -96,8 +96,8 @@ async def preview(system: System, _call: Call, given: RequestInput) -> PreviewOu
 class OneInput(Input):
     """One request of an org."""
 
-    org: str
-    request_id: str
+    org: OrgId
+    request_id: RequestId
 
 
 async def status(system: System, _call: Call, given: OneInput) -> Answer:
@@ -116,7 +116,7 @@ async def resume(system: System, call: Call, given: OneInput) -> Answer:
 class ListInput(Input):
     """The erasures of an org."""
 
-    org: str
+    org: OrgId
 
 
 class Listed(Output):

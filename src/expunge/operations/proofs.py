@@ -7,7 +7,7 @@ from typing import Any
 from expunge.datamap import COLLECTIONS
 from expunge.errors import NotOffered
 from expunge.keys import KeyRing, change_key_file
-from expunge.operations.registry import Call, Input, Output
+from expunge.operations.registry import Call, Input, OrgId, Output
 from expunge.proof import read_ledger
 from expunge.system import System, bind
 
@@ -15,7 +15,7 @@ from expunge.system import System, bind
 class LedgerInput(Input):
     """Whose ledger."""
 
-    org: str
+    org: OrgId
 
 
 class LedgerOutput(Output):

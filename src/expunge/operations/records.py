@@ -12,7 +12,7 @@ from expunge.authority.port import Tx
 from expunge.memory import Batch, PutOutcome, Reading, put_records
 from expunge.model.instant import to_text
 from expunge.model.scope import Scope
-from expunge.operations.registry import Call, Input, Output
+from expunge.operations.registry import Call, Input, OrgId, Output, UserId
 from expunge.subject import read_profile
 from expunge.system import System
 
@@ -20,7 +20,7 @@ from expunge.system import System
 class PutInput(Input):
     """Records as JSON objects, or as lines of JSON (bytes); see the load format."""
 
-    org: str
+    org: OrgId
     records: Sequence[Any]
     skip_bad: bool = False
 
@@ -81,8 +81,8 @@ async def put(system: System, call: Call, given: PutInput) -> PutOutput:
 class ProfileInput(Input):
     """Whose profile."""
 
-    org: str
-    user_id: str
+    org: OrgId
+    user_id: UserId
 
 
 class Fact(Output):

@@ -1,0 +1,150 @@
+"""Law 7: the census is independent, and every way of not erasing a collection turns it red."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from expunge import Expunge, Settings
+from expunge.authority.port import Statement, Tx
+from expunge.datamap import RECORDS, Collection
+from expunge.erasure import marking, purging
+from expunge.erasure import statements as saga_statements
+from expunge.model.instant import ManualClock
+from tests.support import dump, episode, event, fact, ids, memory, one_of_each
+
+NAMES = [kind.name for kind in RECORDS]
+
+
+def no_op(text: str) -> str:
+    """The delete that says nothing and does nothing."""
+    return text.replace("WHERE", "WHERE 0 AND", 1)
+
+
+async def erase_with(expunge: Expunge, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, mutant: Any) -> Any:
+    with monkeypatch.context() as patched:
+        patched.setattr(module, name, mutant)
+        return await expunge.erase("ann", purge=True)
+
+
+@pytest.fixture
+async def filled(expunge: Expunge) -> Expunge:
+    await expunge.put([*one_of_each("ann", "a"), *one_of_each("bob", "b")])
+    return expunge
+
+
+async def heals(expunge: Expunge, request_id: str) -> None:
+    """A failed erasure completes when the fault is gone, and the other user has lost nothing (laws 7, 10, 16)."""
+    answer = await expunge.resume(request_id)
+    assert (answer.status, answer.residue_count) == ("completed", 0)
+    assert ids(await dump(expunge)) == {record["id"] for record in one_of_each("bob", "b")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_delete_that_does_nothing_turns_it_red(
+    filled: Expunge, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Law 7: mutation `no-op`, in each collection."""
+    real = saga_statements.delete_marked
+
+    def mutant(kind: Collection) -> Statement:
+        statement = real(kind)
+        return Statement(statement.name, no_op(statement.text)) if kind.name == name else statement
+
+    answer = await erase_with(filled, monkeypatch, purging, "delete_marked", mutant)
+    assert answer.status == "failed"
+    assert set(answer.residue) - {"lineage"} == {name}
+    assert name in answer.failure_reason
+    assert answer.receipt is None
+    await heals(filled, answer.request_id)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_wrong_column_turns_it_red(filled: Expunge, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Law 7: mutation `wrong column`, in each collection: the selector looks at the agent instead of the user."""
+    real = saga_statements.find_in_scope
+
+    def mutant(kind: Collection, selector: Any) -> Statement:
+        statement = real(kind, selector)
+        wrong = statement.text.replace("r.user_id = json_extract", "r.agent = json_extract")
+        assert wrong != statement.text
+        return Statement(statement.name, wrong) if kind.name == name else statement
+
+    # What is also found through its episode does not show the fault: these are found by their own user alone.
+    await filled.put([event("a-x", "b-e", "ann"), fact("a-y", "ann")])
+    answer = await erase_with(filled, monkeypatch, marking, "find_in_scope", mutant)
+    assert answer.status == "failed"
+    assert name in answer.residue
+    await heals(filled, answer.request_id)
+
+
+@pytest.mark.parametrize("name", ["CUT_FROM_DERIVED", "CUT_FROM_SOURCE"])
+async def test_edges_that_stay_turn_it_red(filled: Expunge, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Law 7: lineage is a collection like the others."""
+    # An edge of which only one end goes: each cut is the only one to find one of these.
+    await filled.put([memory("x1", "x", sources=["a-e", "b-e"]), fact("x2", "bob", sources=["a-e", "b-e"])])
+    real: Statement = getattr(saga_statements, name)
+    answer = await erase_with(filled, monkeypatch, purging, name, Statement(real.name, no_op(real.text)))
+    assert answer.status == "failed"
+    assert set(answer.residue) == {"lineage"}
+    assert answer.residue["lineage"] > 0
+
+
+async def test_a_page_that_is_skipped_turns_it_red(clock: ManualClock, tmp_path: Any, monkeypatch: Any) -> None:
+    """Law 7 and law 11: mutation `skipped page`; with pages of 5, the second page of 12 episodes is not purged."""
+    settings = Settings(db=str(tmp_path / "x.db"), batch_rows=5)
+    async with Expunge(settings=settings, clock=clock) as expunge:
+        await expunge.put([episode(f"e{n:02}", "ann") for n in range(12)])
+        real, calls = purging.purge, []
+
+        def mutant(tx: Tx, request: Any, marks: Any) -> None:
+            calls.append(len(marks))
+            if len(calls) != 2:
+                real(tx, request, marks)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("expunge.erasure.saga.purge", mutant)
+            answer = await expunge.erase("ann", purge=True)
+        assert (answer.status, answer.residue) == ("failed", {"episodes": 5})
+        healed = await expunge.resume(answer.request_id)
+        assert (healed.status, healed.removed["episodes"]) == ("completed", 12)
+
+
+async def test_derived_records_that_name_nobody_are_counted(filled: Expunge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Design 5: by marked ids, since a summary of nobody is not found by identity."""
+    real = saga_statements.delete_marked
+
+    def mutant(kind: Collection) -> Statement:
+        statement = real(kind)
+        kept = statement.text.replace("r.marked = 1", "r.marked = 1 AND r.user_id <> '-'")
+        return Statement(statement.name, kept)
+
+    answer = await erase_with(filled, monkeypatch, purging, "delete_marked", mutant)
+    assert answer.status == "failed"
+    assert answer.residue["memories"] == 2
+    assert answer.residue["events"] == 1
+    await heals(filled, answer.request_id)
+
+
+async def test_counting_again_leaves_who_came_back_alone(filled: Expunge) -> None:
+    """Design 5: a re-count judges only what is older than the erasure."""
+    answer = await filled.erase("ann", purge=True)
+    await filled.put([episode("a-new", "ann"), memory("a-mem", "likes", "ann")])
+    again = await filled.call("erasure.census", request_id=answer.request_id)
+    assert again.residue_count == 0
+    assert (await filled.profile("ann")).counts["episodes"] == 1
+
+
+async def test_counting_again_sees_what_was_put_back_behind_our_back(filled: Expunge) -> None:
+    """Design 5: a row that is older than the erasure and there again is found, by hashing live subjects."""
+    answer = await filled.erase("ann", purge=True)
+    back = Statement(
+        "test.back",
+        """INSERT INTO facts (org, id, namespace, agent, user_id, session_id, created_at, recorded_at, updated_at,
+        seq, subject, predicate, object) VALUES ('default', 'f', '-', '-', 'ann', '-', 0, 0, 0, 0, 's', 'p', 'o')""",
+    )
+    await filled.system.authority.run(lambda tx: tx.change(back))
+    again = await filled.call("erasure.census", request_id=answer.request_id)
+    assert again.residue_count == 1
+    assert again.census["authority.facts"] == 1

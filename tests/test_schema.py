@@ -1,0 +1,82 @@
+"""Law 3: every table and every column is declared in the data map."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from expunge import Expunge
+from expunge.authority.port import Statement, Tx
+from expunge.census import COUNTED
+from expunge.datamap import COLLECTIONS, LINEAGE, RECORDS, Act, Role
+from expunge.model.identity import PARTS
+
+_LOOKS_LIKE_A_SUBJECT = re.compile(r"user|person|subject|session|agent|namespace|email|name|owner|author|actor|who")
+_NAMED_OTHERWISE = {"memories.key", "facts.subject", "blocks.name"}
+"""Content that only sounds like an identity; it goes with its record."""
+
+Schema = dict[str, list[str]]
+
+
+def undeclared(schema: Schema) -> list[str]:
+    """What the schema holds and the map does not, and the other way round."""
+    declared = {kind.name: [column.name for column in kind.columns] for kind in COLLECTIONS}
+    faults = [f"table {name}" for name in schema.keys() ^ declared.keys()]
+    for name in schema.keys() & declared.keys():
+        faults += [f"column {name}.{column}" for column in set(schema[name]) ^ set(declared[name])]
+    return faults
+
+
+async def read_schema(expunge: Expunge) -> Schema:
+    def unit(tx: Tx) -> Schema:
+        tables = tx.rows(Statement("test.tables", "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"))
+        names = [name for (name,) in tables if name != "sqlite_sequence"]
+        columns = Statement("test.columns", "SELECT name FROM pragma_table_info(:name)")
+        return {name: [column for (column,) in tx.rows(columns, name=name)] for name in names}
+
+    return await expunge.system.authority.read(unit)
+
+
+async def test_map_and_schema_are_the_same(expunge: Expunge) -> None:
+    """Law 3, on the real schema; `sqlite_sequence` is SQLite's own and holds numbers only."""
+    assert undeclared(await read_schema(expunge)) == []
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "CREATE TABLE notes (org TEXT, user_id TEXT)",
+        "ALTER TABLE facts ADD COLUMN person TEXT",
+        "CREATE VIEW v AS SELECT 1",
+    ],
+)
+async def test_an_undeclared_table_or_column_fails(expunge: Expunge, ddl: str) -> None:
+    """Law 3: the check above can fail."""
+    await expunge.system.authority.run(lambda tx: tx.change(Statement("test.ddl", ddl)))
+    assert undeclared(await read_schema(expunge)) != []
+
+
+def test_what_looks_like_a_subject_has_a_role() -> None:
+    """Law 3: a column that could name somebody says whose it is."""
+    personal = {Role.USER, Role.SESSION, Role.AGENT, Role.NAMESPACE, Role.PSEUDONYM, Role.CLEAR_UNTIL_END, Role.ACTOR}
+    for kind in COLLECTIONS:
+        for column in kind.columns:
+            if _LOOKS_LIKE_A_SUBJECT.search(column.name) and f"{kind.name}.{column.name}" not in _NAMED_OTHERWISE:
+                assert column.role in personal, f"{kind.name}.{column.name} is {column.role}"
+
+
+def test_records_carry_every_identity_part_and_an_act() -> None:
+    """Law 3: what an erasure does to a collection is said, and a reason where it keeps it."""
+    for kind in RECORDS:
+        assert {column.name for column in kind.columns} >= {"org", "id", "seq", "marked", *PARTS}
+        assert kind.act is Act.REMOVE
+        assert kind.rule is not None
+    for kind in COLLECTIONS:
+        assert (kind.act is Act.KEEP) == bool(kind.keep)
+
+
+def test_the_census_counts_what_the_map_erases() -> None:
+    """Design 5: the two lists are written apart, and are the same."""
+    assert set(COUNTED) == {kind.name for kind in (*RECORDS, LINEAGE)}
+    assert set(COUNTED) == {kind.name for kind in COLLECTIONS if kind.act is not Act.KEEP}
