@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from expunge.authority.orgs import seqs
 from expunge.authority.port import Authority, Statement, Tx
 from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.errors import KeyMissing
@@ -14,7 +15,6 @@ from expunge.settings import Settings
 
 _KEYS_NAMED = Statement("keys.named", "SELECT id, check_value FROM keys")
 _NAME_KEY = Statement("keys.name", "INSERT OR IGNORE INTO keys (id, check_value) VALUES (:id, :check_value)")
-_COUNTERS = Statement("orgs.counters", "SELECT org, seq FROM orgs")
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class System:
 
     async def as_of(self) -> dict[str, int]:
         """Every org's erasure counter now: what a unit of work that begins now carries (law 4)."""
-        return dict(await self.authority.read(lambda tx: tx.rows(_COUNTERS)))
+        return await self.authority.read(seqs)
 
     async def close(self) -> None:
         """Wait for what runs and let go of the database."""

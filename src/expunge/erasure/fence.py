@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from expunge.authority.orgs import next_seq
 from expunge.authority.port import Statement, Tx
 from expunge.erasure.request import Request
 from expunge.keys import KeyRing
 from expunge.model.scope import Target
 
-_ENSURE_ORG = Statement("orgs.ensure_fenced", "INSERT OR IGNORE INTO orgs (org) VALUES (:org)")
-_NEXT_SEQ = Statement("orgs.next_seq", "UPDATE orgs SET seq = seq + 1 WHERE org = :org RETURNING seq")
 _RAISE = Statement(
     "fences.raise",
     """INSERT INTO fences (org, request_id, position, user_pn, namespace_pn, session_pn, agent_pn, before, key_id, seq)
@@ -24,7 +23,7 @@ _LOWER = Statement(
 
 def raise_fence(tx: Tx, request: Request, targets: list[Target], keys: KeyRing) -> None:
     """Put up one fence per target, all with the next ``seq`` of the org. From this commit on writes are refused."""
-    request.fence_seq = _next_seq(tx, request.org)
+    request.fence_seq = next_seq(tx, request.org)
     tx.change_many(
         _RAISE,
         [_row(request, position, keys.pseudonyms(target), target) for position, target in enumerate(targets)],
@@ -33,13 +32,8 @@ def raise_fence(tx: Tx, request: Request, targets: list[Target], keys: KeyRing) 
 
 def lower_fence(tx: Tx, request: Request) -> None:
     """Take the fences down with another ``seq``: what began before it stays refused, what begins now is new."""
-    request.lowered_seq = _next_seq(tx, request.org)
+    request.lowered_seq = next_seq(tx, request.org)
     tx.change(_LOWER, request_id=request.id, seq=request.lowered_seq)
-
-
-def _next_seq(tx: Tx, org: str) -> int:
-    tx.change(_ENSURE_ORG, org=org)
-    return int(tx.rows(_NEXT_SEQ, org=org)[0][0])
 
 
 def _row(request: Request, position: int, pseudonyms: dict[str, str], target: Target) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from expunge.authority.orgs import ensure_org
 from expunge.authority.port import GuardKey, Tx
 from expunge.datamap import RECORDS, Rule, collection
 from expunge.errors import ErasureInProgress
@@ -17,7 +18,6 @@ from expunge.memory.record import BadRecord, Record
 from expunge.memory.statements import (
     ADD_EDGE,
     EDGES_OF,
-    ENSURE_ORG,
     LOCATE,
     fetch,
     insert,
@@ -194,7 +194,7 @@ class _Put:
             self._outcome.loaded[record.collection.name] += 1
             self._outcome.by_org[record.org] += 1
         for org in self._outcome.by_org:
-            self._tx.change(ENSURE_ORG, org=org)
+            ensure_org(self._tx, org)
         for kind in RECORDS:
             self._tx.change_many(insert(kind), rows[kind.name])
         self._tx.change_many(ADD_EDGE, self._edges(self._batch.records.values()))

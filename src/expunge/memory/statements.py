@@ -66,4 +66,3 @@ EDGES_OF = Statement(
     """SELECT l.derived, l.source FROM json_each(:ids) j CROSS JOIN lineage l
     WHERE l.org = :org AND l.derived = j.value""",
 )
-ENSURE_ORG = Statement("orgs.ensure", "INSERT OR IGNORE INTO orgs (org) VALUES (:org)")

@@ -7,17 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from expunge.authority.orgs import ledger_head, set_ledger_head
 from expunge.authority.port import Statement, Tx
 from expunge.keys import SigningKey
 from expunge.model.canonical import canonical, digest
 from expunge.model.instant import Instant, to_text
 from expunge.proof.receipt import Receipt, document, sign
 
-_HEAD = Statement("ledger.head", "SELECT ledger_length, ledger_head FROM orgs WHERE org = :org")
-_SET_HEAD = Statement(
-    "ledger.set_head",
-    "UPDATE orgs SET ledger_length = :length, ledger_head = :head WHERE org = :org",
-)
 _APPEND = Statement(
     "ledger.append",
     """INSERT INTO ledger (org, n, kind, request_id, position, body)
@@ -58,10 +54,10 @@ def append_intent(tx: Tx, intent: Intent) -> None:
         "purge": intent.purge,
         "requested_at": to_text(intent.requested_at),
     }
-    length, head = _head(tx, intent.org)
+    length, head = ledger_head(tx, intent.org)
     values = {"org": intent.org, "request_id": intent.request_id, "position": 0}
     tx.change(_APPEND, n=length + 1, kind="intent", body=canonical(body).decode(), **values)
-    tx.change(_SET_HEAD, org=intent.org, length=length + 1, head=head)
+    set_ledger_head(tx, intent.org, length + 1, head)
 
 
 def append_receipts(tx: Tx, org: str, receipts: Iterable[tuple[int, Receipt]], key: SigningKey) -> None:
@@ -87,7 +83,7 @@ def append_follow_ups(
 
 
 def _append(tx: Tx, org: str, documents: Iterable[tuple[int, dict[str, Any]]], key: SigningKey) -> None:
-    length, head = _head(tx, org)
+    length, head = ledger_head(tx, org)
     rows: list[dict[str, Any]] = []
     for position, said in documents:
         body = sign(said, head, key)
@@ -95,7 +91,7 @@ def _append(tx: Tx, org: str, documents: Iterable[tuple[int, dict[str, Any]]], k
         values = {"org": org, "request_id": said["request_id"], "position": position}
         rows.append(values | {"n": length, "kind": "receipt", "body": body.decode()})
     tx.change_many(_APPEND, rows)
-    tx.change(_SET_HEAD, org=org, length=length, head=head)
+    set_ledger_head(tx, org, length, head)
 
 
 def receipts_of(tx: Tx, org: str, request_id: str) -> list[str]:
@@ -106,7 +102,7 @@ def receipts_of(tx: Tx, org: str, request_id: str) -> list[str]:
 
 def read_ledger(tx: Tx, org: str, exported_at: Instant) -> list[str]:
     """The ledger of an org as the lines of a ledger file: a header, then every entry (law 11: to the end)."""
-    length, head = _head(tx, org)
+    length, head = ledger_head(tx, org)
     header = {
         "format": FORMAT,
         "org": org,
@@ -120,8 +116,3 @@ def read_ledger(tx: Tx, org: str, exported_at: Instant) -> list[str]:
         lines += [canonical({"n": n, kind: json.loads(body)}).decode() for n, kind, body in page]
         after = page[-1][0]
     return lines
-
-
-def _head(tx: Tx, org: str) -> tuple[int, str | None]:
-    rows = tx.rows(_HEAD, org=org)
-    return rows[0] if rows else (0, None)

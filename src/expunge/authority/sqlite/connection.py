@@ -69,6 +69,8 @@ def _open(place: Place, *, create: bool) -> apsw.Connection:
         uri = f"file:/{place.memory_name}?vfs=memdb"
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         return apsw.Connection(uri, flags=flags, statementcachesize=_STATEMENTS_KEPT)
+    if place.path.is_dir():
+        raise DatabaseForeign(f"{place.shown} is a folder")
     if not place.path.exists():
         if not create:
             raise DatabaseMissing(f"there is no database at {place.shown}")
@@ -102,7 +104,6 @@ _KINDS: tuple[tuple[type[Exception], Callable[[str], Exception]], ...] = (
     (apsw.AuthError, lambda place: DatabaseUnreadable(f"{place} cannot be opened for writing")),
     (apsw.PermissionsError, lambda place: DatabaseUnreadable(f"{place} cannot be opened for writing")),
     (PermissionError, lambda place: DatabaseUnreadable(f"{place} cannot be opened for writing")),
-    (IsADirectoryError, lambda place: DatabaseForeign(f"{place} is a folder")),
     (FileNotFoundError, lambda place: DatabaseMissing(f"there is no folder for {place}")),
 )
 

@@ -1,0 +1,39 @@
+"""The one row that an org has: its erasure counter, and the head of its ledger."""
+
+from __future__ import annotations
+
+from expunge.authority.port import Statement, Tx
+
+_ENSURE = Statement("orgs.ensure", "INSERT OR IGNORE INTO orgs (org) VALUES (:org)")
+_NEXT_SEQ = Statement("orgs.next_seq", "UPDATE orgs SET seq = seq + 1 WHERE org = :org RETURNING seq")
+_SEQS = Statement("orgs.seqs", "SELECT org, seq FROM orgs")
+_HEAD = Statement("orgs.head", "SELECT ledger_length, ledger_head FROM orgs WHERE org = :org")
+_SET_HEAD = Statement("orgs.set_head", "UPDATE orgs SET ledger_length = :length, ledger_head = :head WHERE org = :org")
+
+
+def ensure_org(tx: Tx, org: str) -> None:
+    """Give an org its row when it has none."""
+    tx.change(_ENSURE, org=org)
+
+
+def next_seq(tx: Tx, org: str) -> int:
+    """Raise the erasure counter of an org; its new value."""
+    ensure_org(tx, org)
+    return int(tx.rows(_NEXT_SEQ, org=org)[0][0])
+
+
+def seqs(tx: Tx) -> dict[str, int]:
+    """The erasure counter of every org that has one; the others stand at 0."""
+    return dict(tx.rows(_SEQS))
+
+
+def ledger_head(tx: Tx, org: str) -> tuple[int, str | None]:
+    """How many entries the org's ledger has, and the hash of its newest receipt."""
+    rows = tx.rows(_HEAD, org=org)
+    return (rows[0][0], rows[0][1]) if rows else (0, None)
+
+
+def set_ledger_head(tx: Tx, org: str, length: int, head: str | None) -> None:
+    """Move the head of an org's ledger."""
+    ensure_org(tx, org)
+    tx.change(_SET_HEAD, org=org, length=length, head=head)
