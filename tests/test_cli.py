@@ -1,0 +1,262 @@
+"""The command line as a process: output streams, exit codes, files, and answers for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expunge.cli.app import app
+from expunge.errors import SettingsError
+from expunge.settings import Settings
+from tests.support import digests, episode, one_of_each
+
+EXPUNGE = Path(sys.executable).with_name("expunge")
+
+
+class Shell:
+    """The command in a folder of its own, with a bare environment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(
+        self, *words: str | bytes, stdin: bytes = b"", exits: int = 0, **environ: str
+    ) -> subprocess.CompletedProcess[bytes]:
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder)} | environ
+        done = subprocess.run(
+            [EXPUNGE, *words], cwd=self.folder, env=env, input=stdin, capture_output=True, check=False
+        )
+        assert done.returncode == exits, (words, done.stdout, done.stderr)
+        assert b"Traceback" not in done.stderr
+        return done
+
+    def json(self, *words: str, exits: int = 0, stdin: bytes = b"") -> Any:
+        return json.loads(self.run(*words, "--json", exits=exits, stdin=stdin).stdout)
+
+    def error(self, *words: str | bytes, exits: int, stdin: bytes = b"", **environ: str) -> Any:
+        done = self.run(*words, "--json", exits=exits, stdin=stdin, **environ)
+        assert done.stdout == b""
+        return json.loads(done.stderr.splitlines()[-1])["detail"]
+
+
+def lines(*records: dict[str, Any]) -> bytes:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+@pytest.fixture
+def loaded(shell: Shell) -> Shell:
+    shell.run("load", "-", stdin=lines(*one_of_each("ann", "a"), *one_of_each("bob", "b")))
+    return shell
+
+
+def test_the_main_job(loaded: Shell) -> None:
+    """Deliver: load, profile, erase, erasures, erasure, census, receipt, ledger, keys, verify, each with `--json`."""
+    assert loaded.json("profile", "ann")["counts"]["episodes"] == 1
+    answer = loaded.json("erase", "--user", "ann", "--purge", "--yes")
+    assert list(answer) == [
+        "request_id", "org", "scope_type", "status", "current_step", "steps_completed", "attempts", "failure_reason",
+        "residue_count", "residue", "requested_at", "verified_at", "census", "purge", "found", "removed", "effects",
+        "deferred", "receipt",
+    ]  # fmt: skip
+    request_id = answer["request_id"]
+    assert loaded.json("profile", "ann")["found"] is False
+    assert loaded.json("profile", "bob")["found"] is True
+    assert [item["request_id"] for item in loaded.json("erasures")["erasures"]] == [request_id]
+    assert loaded.json("erasure", request_id) == answer
+    assert loaded.json("resume", request_id) == answer
+    assert loaded.json("census", request_id)["residue_count"] == 0
+    loaded.run("receipt", request_id, "-o", "r.json")
+    loaded.run("ledger", "-o", "ledger.jsonl")
+    loaded.run("keys", "export", "-o", "pub.pem")
+    receipt = (loaded.folder / "r.json").read_bytes()
+    assert json.loads(receipt) == answer["receipt"]
+    loaded.run("verify", "r.json")
+    loaded.run("verify", "r.json", "--key", "pub.pem", "--ledger", "ledger.jsonl")
+    assert loaded.json("verify", "-", "--key", "pub.pem", stdin=receipt)[0]["passed"] is True
+    (loaded.folder / "r.json").write_bytes(receipt.replace(b'"episodes":1', b'"episodes":2'))
+    loaded.run("verify", "r.json", exits=1)
+    secrets = json.loads((loaded.folder / "expunge.keys").read_bytes())
+    shown = loaded.run("keys").stdout.decode()
+    assert secrets["signing"][0]["secret"] not in shown
+    assert not [name for name, data in _bytes(loaded).items() if b'"ann"' in data and name != "r.json"]
+
+
+def _bytes(shell: Shell) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in shell.folder.iterdir()}
+
+
+def test_verify_needs_a_pinned_key_and_makes_nothing(loaded: Shell, tmp_path: Path) -> None:
+    """Deliver: without a pinned key, given or the database's own, it does not pass."""
+    request_id = loaded.json("erase", "--user", "ann", "--purge", "--yes")["request_id"]
+    receipt = loaded.run("receipt", request_id).stdout
+    (tmp_path / "elsewhere").mkdir()
+    stranger = Shell(tmp_path / "elsewhere")
+    assert b"no key is pinned" in stranger.run("verify", "-", stdin=receipt, exits=1).stdout
+    assert list(stranger.folder.iterdir()) == []
+
+
+def test_several_users_and_a_file_of_users(shell: Shell) -> None:
+    """Deliver: options repeat, `--users-from FILE`; one receipt a line."""
+    shell.run("load", "-", stdin=lines(*(episode(f"e{n}", f"u{n}") for n in range(5))))
+    (shell.folder / "users.txt").write_bytes(b"u2\r\nu3\n\n")
+    answer = shell.json("erase", "--user", "u0", "--user", "u1", "--users-from", "users.txt", "--purge", "--yes")
+    assert (answer["scope_type"], answer["removed"]["episodes"], len(answer["receipt"])) == ("user_list", 4, 4)
+    receipts = shell.run("receipt", answer["request_id"]).stdout
+    assert receipts.count(b"\n") == 4
+    shell.run("verify", "-", stdin=receipts)
+    assert shell.json("profile", "u4")["found"] is True
+
+
+@pytest.mark.parametrize("user", ["-x", "--purge", "a\nb", "\x1b[31mred", "[bold]x[/bold]", "😂", "../../x", "$(id)"])
+def test_odd_users_through_the_shell(shell: Shell, user: str) -> None:
+    """Law 12: an id is never an option, markup, or something that acts on the terminal."""
+    shell.run("load", "-", stdin=lines(episode("e", user), episode("f", "bob")))
+    shown = shell.run("profile", "--", user).stdout
+    assert b"\x1b" not in shown
+    assert b"episodes" in shown
+    answer = shell.json("erase", f"--user={user}", "--purge", "--yes")
+    assert answer["removed"]["episodes"] == 1
+    assert shell.json("profile", "bob")["found"] is True
+
+
+def test_shared_options_stand_before_or_after(shell: Shell) -> None:
+    """`--db`, `--org`, `--json` on either side of the command, or in the environment."""
+    data = lines(episode("e", "ann"))
+    shell.run("--db", "x.db", "--org", "acme", "load", "-", stdin=data)
+    for words in (
+        ("--db", "x.db", "--org", "acme", "--json", "profile", "ann"),
+        ("profile", "ann", "--db", "x.db", "--org", "acme", "--json"),
+        ("--org", "other", "profile", "--db", "x.db", "--org", "acme", "ann", "--json"),
+    ):
+        assert json.loads(shell.run(*words).stdout)["found"] is True
+    assert shell.json("profile", "ann", "--db", "sqlite:///x.db")["found"] is False
+    done = shell.run("profile", "ann", "--json", EXPUNGE_DB="x.db", EXPUNGE_ORG="acme", EXPUNGE_LOCOMO="/nowhere")
+    assert json.loads(done.stdout)["found"] is True
+
+
+def test_progress_and_questions_do_not_stain_the_data(loaded: Shell) -> None:
+    """Deliver: data on stdout, the rest on stderr; without a terminal nobody can say yes."""
+    done = loaded.run("erase", "--user", "ann", "--purge", exits=2)
+    assert done.stdout == b""
+    assert b"--yes" in done.stderr
+    preview = loaded.json("erase", "--user", "ann", "--dry-run")
+    assert preview["goes"]["memories"] == {"direct": 1, "derived": 2}
+    assert loaded.json("profile", "ann")["found"] is True
+    assert loaded.json("erasures")["erasures"] == []
+
+
+BAD = [
+    (("profile", ""), 2, "INVALID_ID"),
+    (("profile", "-"), 2, "INVALID_ID"),
+    (("profile", "x" * 257), 2, "INVALID_ID"),
+    (("profile", b"\xff\xfe"), 2, "INVALID_ID"),
+    (("profile", "ann", "--org", " "), 2, "INVALID_ID"),
+    (("erase", "--purge", "--yes"), 2, "INVALID_SCOPE"),
+    (("erase", "--user", "ann", "--user", "ann", "--purge", "--yes"), 2, "INVALID_SCOPE"),
+    (("erase", "--user", "ann", "--yes"), 3, "NOT_OFFERED"),
+    (("erase", "--users-from", "nowhere", "--purge", "--yes"), 2, "INVALID_INPUT"),
+    (("erasure", "er-none"), 2, "UNKNOWN_REQUEST"),
+    (("resume", "er-none"), 2, "UNKNOWN_REQUEST"),
+    (("census", "%"), 2, "UNKNOWN_REQUEST"),
+    (("receipt", "er-none"), 2, "UNKNOWN_REQUEST"),
+    (("load", "nowhere.jsonl"), 2, "INVALID_INPUT"),
+    (("profile", "ann", "--db", "nowhere.db"), 4, "DATABASE_MISSING"),
+    (("profile", "ann", "--db", "postgresql://localhost/x"), 3, "NOT_OFFERED"),
+    (("profile", "ann", "--db", "."), 4, "DATABASE_FOREIGN"),
+    (("verify", "nowhere.json"), 2, "INVALID_INPUT"),
+]
+
+
+@pytest.mark.parametrize(("words", "exits", "code"), BAD, ids=[f"{n}-{row[2]}" for n, row in enumerate(BAD)])
+def test_bad_input_gets_an_error_of_the_tree(loaded: Shell, words: tuple[Any, ...], exits: int, code: str) -> None:
+    """Bad input: what is wrong and what to do next, as JSON on stderr; nothing is written."""
+    before = digests(loaded.folder)
+    detail = loaded.error(*words, exits=exits)
+    assert detail["code"] == code
+    assert detail["message"]
+    assert detail["hint"]
+    assert {name: value for name, value in digests(loaded.folder).items() if "db-" not in name} == before
+
+
+def test_501_users(shell: Shell) -> None:
+    """Bad input: the limit is in the message."""
+    shell.run("load", "-", stdin=lines(episode("e", "ann")))
+    users = "".join(f"u{n}\n" for n in range(501)).encode()
+    detail = shell.error("erase", "--users-from", "-", "--purge", "--yes", exits=2, stdin=users)
+    assert "500" in detail["message"]
+
+
+def test_a_file_loads_whole_or_not_at_all(shell: Shell) -> None:
+    """Deliver: the bad line's number and field are named; with `--skip-bad` the rest is loaded and they are counted."""
+    data = lines(episode("e1", "ann")) + b"{\n" + lines(episode("e2", "ann", output=5), episode("e3", "ann"))
+    detail = shell.error("load", "-", exits=2, stdin=data)
+    assert detail["bad"] == [
+        {"line": 2, "field": "line", "reason": "is not JSON (column 2)"},
+        {"line": 3, "field": "output", "reason": "must be text, not int"},
+    ]
+    assert shell.json("profile", "ann")["found"] is False
+    answer = shell.json("load", "-", "--skip-bad", stdin=data)
+    assert (answer["loaded"], len(answer["bad"])) == (2, 2)
+    again = shell.json("load", "-", "--skip-bad", stdin=b"\xef\xbb\xbf" + data)
+    assert (again["loaded"], again["skipped"]) == (0, 2)
+
+
+def test_the_demo_holds(shell: Shell) -> None:
+    """Deliver: `demo` checks every claim and leaves nothing behind."""
+    answer = shell.json("demo")
+    assert answer["passed"] is True
+    assert len(answer["checks"]) >= 12
+    assert b"every claim held" in shell.run("demo").stdout
+    assert list(shell.folder.iterdir()) == []
+
+
+def test_the_data_map_needs_no_database(shell: Shell) -> None:
+    """`data-map` shows what would be kept before anything is."""
+    found = shell.json("data-map")["collections"]
+    assert {item["collection"] for item in found} >= {"episodes", "lineage", "ledger", "fences"}
+    assert b"lineage" in shell.run("data-map").stdout
+    assert list(shell.folder.iterdir()) == []
+
+
+def test_usage_errors_exit_2(shell: Shell) -> None:
+    """Exit codes are documented: what the parser refuses is bad input too."""
+    for words in (("nonsense",), ("load",), ("profile", "a", "b"), ("erase", "--no-such-option")):
+        shell.run(*words, exits=2)
+
+
+def test_settings_come_from_file_environment_and_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deliver: `expunge.toml`, `EXPUNGE_*`, unknown names refused, the later wins."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "expunge.toml").write_text('org = "from-file"\nbatch_rows = 5\nkeys_file = "k/ring"\n')
+    found = Settings.load({"EXPUNGE_BATCH_ROWS": "7"}, db="x.db")
+    assert (found.org, found.batch_rows, found.db, found.keys_file) == ("from-file", 7, "x.db", Path("k/ring"))
+    bad: list[dict[str, str]] = [
+        {"EXPUNGE_BATCHROWS": "7"}, {"EXPUNGE_BATCH_ROWS": "0"}, {"EXPUNGE_BATCH_ROWS": "many"},
+        {"EXPUNGE_BUSY_TIMEOUT_S": "nan"}, {"EXPUNGE_BUSY_TIMEOUT_S": "inf"}, {"EXPUNGE_CONFIG": "nowhere.toml"},
+    ]  # fmt: skip
+    for environ in bad:
+        with pytest.raises(SettingsError):
+            Settings.load(environ)
+    for text in ("orgg = 1", "org = ", 'max_attempts = "x"'):
+        (tmp_path / "expunge.toml").write_text(text)
+        with pytest.raises(SettingsError):
+            Settings.load({})
+
+
+def test_every_command_is_documented() -> None:
+    """Docs: the reference names each command and option (made from the code, and checked by `make check`)."""
+    page = (Path(__file__).parent.parent / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    for command in app.registered_commands:
+        assert command.callback is not None
+        assert f"## `expunge {command.name or command.callback.__name__}`" in page
