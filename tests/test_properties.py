@@ -16,6 +16,7 @@ from expunge.datamap import RECORDS
 from expunge.datamap.selector import Selector, as_parameter, count_in_scope
 from expunge.erasure import preview
 from expunge.errors import InvalidId
+from expunge.model.canonical import canonical, canonical_plain
 from expunge.model.ids import check_id
 from expunge.model.instant import parse_instant, to_text
 from expunge.model.scope import Scope
@@ -180,6 +181,19 @@ def test_times_keep_their_instant(naive: datetime, offset: int) -> None:
     instant = parse_instant(moment.isoformat(), "at")
     assert parse_instant(to_text(instant), "at") == instant
     assert datetime.fromisoformat(to_text(instant)) == moment.astimezone(UTC)
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(min_value=-(2**53) + 1, max_value=2**53 - 1) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abz_.AZ09", min_size=1), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(PLAIN)
+def test_what_we_write_ourselves_is_canonical(value: Any) -> None:
+    """Design 4: the fast way of writing RFC 8785 gives what the library gives."""
+    assert canonical_plain(value) == canonical(value)
 
 
 @given(st.text(max_size=300))

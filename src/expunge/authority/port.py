@@ -92,8 +92,8 @@ class Authority(Protocol):
         """Run a unit that only reads, on a snapshot."""
         ...
 
-    async def read_fresh(self, unit: Unit[T]) -> T:
-        """As ``read``, on a connection that nothing else has used."""
+    async def read_apart(self, unit: Unit[T]) -> T:
+        """As ``read``, on a connection that serves nothing else: what the census counts with."""
         ...
 
     async def reclaim(self) -> Reclaimed:

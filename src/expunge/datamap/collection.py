@@ -70,9 +70,9 @@ class Parent:
     collection: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Collection:
-    """One named kind of record.
+    """One named kind of record; each is declared once, so it is compared and hashed by identity.
 
     ``act`` is what an erasure of a matching scope does, ``keep`` its reason where the answer is to keep it.
     ``rule`` is the lineage rule of a record written with sources. ``time`` is what ``before`` compares.

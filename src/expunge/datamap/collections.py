@@ -141,6 +141,7 @@ _CONTROL: tuple[Collection, ...] = (
             Column("org", Role.ORG),
             Column("scope_type", Role.SYSTEM),
             Column("scope", Role.CLEAR_UNTIL_END),
+            Column("before", Role.TIME),
             Column("subjects", Role.PSEUDONYM),
             Column("key_id", Role.SYSTEM),
             Column("actor", Role.ACTOR),
@@ -176,7 +177,7 @@ _CONTROL: tuple[Collection, ...] = (
         columns=(
             *_system("request", "collection"),
             Column("id", Role.CLEAR_UNTIL_END),
-            *_system("position", "direct"),
+            *_system("rid", "position", "direct"),
         ),
         act=Act.KEEP,
         keep="needed until the census has counted; emptied when the erasure ends",

@@ -1,4 +1,4 @@
-"""The end of an erasure: completed with a receipt per subject, or failed with its residue named (law 7)."""
+"""The end of an erasure: failed with its residue named, or forgotten, reclaimed and signed (law 7, step 12)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from expunge.authority.port import Tx
 from expunge.erasure.opening import audit_request
 from expunge.erasure.request import COUNTED, Request, Status, Step, find_request, save
 from expunge.erasure.statements import DROP_MARKS
+from expunge.model.scope import type_of
 from expunge.proof import Receipt, append_follow_ups, append_receipts
 from expunge.system import System
 
@@ -20,46 +21,52 @@ def fail(tx: Tx, request: Request, system: System, *, role: str) -> None:
     audit_request(tx, request, role, Status.FAILED, system.clock.now())
 
 
-def complete(tx: Tx, request: Request, system: System, *, role: str) -> None:
-    """Sign a receipt per subject into the org's chain, and forget the clear scope and the marks (step 12)."""
-    targets = request.clear_scope.targets()
-    receipts = [
-        (
-            position,
-            Receipt(
-                request_id=request.id,
-                batch_id=request.batch_id,
-                org=request.org,
-                scope_type=target.type,
-                pseudonyms=request.subjects[position],
-                pseudonym_key_id=request.key_id,
-                before=target.before,
-                purge=request.purge,
-                plan_hash=str(request.plan_hash),
-                requested_at=request.requested_at,
-                verified_at=request.verified_at or 0,
-                removed={name: request.removed.get(name, Counter())[position] for name in COUNTED},
-                effects={name: counts[position] for name, counts in request.effects.items()},
-                census={
-                    f"{system.authority.name}.{name}": count for name, count in (request.census or [])[position].items()
-                },
-                deferred=request.deferred,
-            ),
-        )
-        for position, target in enumerate(targets)
-    ]
-    append_receipts(tx, request.org, receipts, system.keys.signer)
+def forget(tx: Tx, request: Request) -> None:
+    """Empty the clear scope and the marks: from here on the request knows its subjects by pseudonym alone."""
     tx.change(DROP_MARKS, request=request.rid)
-    request.scope, request.status, request.current_step = None, Status.COMPLETED, None
+    request.scope, request.current_step = None, Step.FORGET
+    request.done(Step.FORGET)
+
+
+def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[str]:
+    """Sign a receipt per subject into the org's chain; the receipts."""
+    receipts = [(position, _receipt(request, position, system.authority.name)) for position in _positions(request)]
+    signed = append_receipts(tx, request.org, receipts, system.keys.signer)
+    request.status, request.current_step = Status.COMPLETED, None
     request.done(Step.FINISH)
     audit_request(tx, request, role, Status.COMPLETED, system.clock.now())
+    return signed
 
 
 def follow_up(tx: Tx, *, request: Request, system: System, deferred: list[dict[str, str]]) -> Request:
     """Sign the receipts of a completed request again with what is deferred now (design 4)."""
     found = find_request(tx, request.org, request.id)
-    now = system.clock.now()
     append_follow_ups(tx, found.org, found.id, deferred=deferred, key=system.keys.signer)
     found.deferred = deferred
-    save(tx, found, mine=found.attempt, now=now)
+    save(tx, found, mine=found.attempt, now=system.clock.now())
     return found
+
+
+def _positions(request: Request) -> range:
+    return range(len(request.subjects))
+
+
+def _receipt(request: Request, position: int, store: str) -> Receipt:
+    counted = (request.census or [])[position]
+    return Receipt(
+        request_id=request.id,
+        batch_id=request.batch_id,
+        org=request.org,
+        scope_type=type_of(request.subjects[position]),
+        pseudonyms=request.subjects[position],
+        pseudonym_key_id=request.key_id,
+        before=request.before,
+        purge=request.purge,
+        plan_hash=str(request.plan_hash),
+        requested_at=request.requested_at,
+        verified_at=request.verified_at or 0,
+        removed={name: request.removed.get(name, Counter())[position] for name in COUNTED},
+        effects={name: counts[position] for name, counts in request.effects.items()},
+        census={f"{store}.{name}": count for name, count in counted.items()},
+        deferred=request.deferred,
+    )

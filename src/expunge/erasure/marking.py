@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from expunge.authority.port import Tx
 from expunge.datamap import RECORDS, Collection, collection
@@ -18,75 +19,70 @@ from expunge.erasure.statements import (
     PAGE_OF_MARKS,
     count_revived,
     find_children,
+    find_everywhere,
     find_in_scope,
-    hide_again,
-    hide_by_id,
-    hide_by_row,
+    find_rows,
+    hide,
     page_in_scope,
 )
 from expunge.model.scope import Scope, Target
 
 Numbered = tuple[int, Target]
-Mark = tuple[str, str, int]
-"""Collection, id, and the position of the subject."""
+ALL = -1
+"""No limit, as SQL says it."""
+
+
+class Mark(NamedTuple):
+    """A record that is about to go, and the position of the subject on whose account."""
+
+    collection: str
+    id: str
+    rid: int
+    position: int
 
 
 class Marking:
-    """The marking of one request (``request`` is its row number; 0 in a rehearsal)."""
+    """The marking of one request (``request`` is its row number; 0 in a rehearsal).
 
-    def __init__(self, tx: Tx, request: int, scope: Scope, fence_seq: int) -> None:
-        self._tx, self._request, self._scope, self._seq = tx, request, scope, fence_seq
+    With ``hiding`` the rows are also hidden from reads. Where they are removed in the same commit nobody could
+    see them in between, and the rows would only be written twice.
+    """
+
+    def __init__(self, tx: Tx, request: int, scope: Scope, fence_seq: int, *, hiding: bool) -> None:
+        self._tx, self._request, self._scope, self._hiding = tx, request, scope, hiding
         self._selector = Selector.of(scope)
+        self._values: dict[str, Any] = {"org": scope.org, "seq": fence_seq}
 
     def count(self) -> dict[Collection, Counter[int]]:
         """How many records each target selects in each collection."""
         targets = as_parameter(enumerate(self._scope.targets()))
         return {
-            kind: Counter(
-                dict(
-                    self._tx.rows(
-                        count_in_scope(kind, self._selector),
-                        org=self._scope.org,
-                        targets=targets,
-                        seq=self._seq,
-                    )
-                )
-            )
+            kind: Counter(dict(self._tx.rows(count_in_scope(kind, self._selector), targets=targets, **self._values)))
             for kind in RECORDS
         }
 
-    def mark_targets(self, kind: Collection, targets: Iterable[Numbered]) -> list[str]:
-        """Mark all that some targets select in a collection; the ids."""
+    def mark_scope(self, size: int = ALL) -> list[Mark] | None:
+        """Mark all that the scope selects in every collection; ``None``, and nothing, when it is more than ``size``."""
+        targets = as_parameter(enumerate(self._scope.targets()))
+        most = ALL if size == ALL else size + 1
+        found = self._tx.rows(find_everywhere(self._selector), targets=targets, size=most, **self._values)
+        return None if len(found) == most else self._mark(found, direct=True)
+
+    def mark_targets(self, kind: Collection, targets: Iterable[Numbered]) -> None:
+        """Mark all that some targets select in a collection."""
         statement = find_in_scope(kind, self._selector)
-        rows = self._tx.rows(statement, org=self._scope.org, targets=as_parameter(targets), seq=self._seq)
-        return self._mark_rows(kind, rows)
+        self._mark(self._tx.rows(statement, targets=as_parameter(targets), **self._values), direct=True)
 
     def mark_page(self, kind: Collection, target: Numbered, after: int, size: int) -> int:
         """Mark a page of what one target selects; the row to go on after, or 0 at the end."""
-        rows = self._tx.rows(
-            page_in_scope(kind, self._selector),
-            org=self._scope.org,
-            targets=as_parameter([target]),
-            seq=self._seq,
-            after=after,
-            size=size,
-        )
-        self._mark_rows(kind, rows)
-        return rows[-1][1] if len(rows) == size else 0
+        statement = page_in_scope(kind, self._selector)
+        found = self._tx.rows(statement, targets=as_parameter([target]), after=after, size=size, **self._values)
+        marks = self._mark(found, direct=True)
+        return marks[-1].rid if len(marks) == size else 0
 
-    def _mark_rows(self, kind: Collection, rows: Sequence[tuple[int, int, str]]) -> list[str]:
-        self._tx.change_many(ADD_MARK, [(self._request, kind.name, row[2], row[0], 1) for row in rows])
-        if rows:
-            self._tx.change(hide_by_row(kind), rids=json.dumps([row[1] for row in rows]))
-        return [row[2] for row in rows]
-
-    def mark_derived(self, ids: Sequence[str]) -> list[str]:
-        """Mark what goes because these marked records go; the ids that are new."""
-        values = {
-            "org": self._scope.org,
-            "request": self._request,
-            "ids": json.dumps(ids, ensure_ascii=False),
-        }
+    def mark_derived(self, ids: Sequence[str]) -> list[Mark]:
+        """Mark what goes because these marked records go; what is new."""
+        values = {"org": self._scope.org, "request": self._request, "ids": json.dumps(ids, ensure_ascii=False)}
         found = self._tx.rows(DERIVED_OF, **values)
         for kind in RECORDS:
             if kind.parent is not None:
@@ -95,49 +91,48 @@ class Marking:
         by_kind: dict[str, dict[str, int]] = defaultdict(dict)
         for name, record_id, position in found:
             by_kind[name].setdefault(record_id, position)
+        marks: list[Mark] = []
         for name, positions in by_kind.items():
-            self._tx.change_many(
-                ADD_MARK, [(self._request, name, record_id, at, 0) for record_id, at in positions.items()]
-            )
-            # A held record keeps being served; its mark lets the census name it.
-            hidden = json.dumps(list(positions), ensure_ascii=False)
-            self._tx.change(hide_by_id(collection(name)), org=self._scope.org, ids=hidden)
-        return [record_id for positions in by_kind.values() for record_id in positions]
+            wanted = json.dumps(list(positions), ensure_ascii=False)
+            rows = self._tx.rows(find_rows(collection(name)), org=self._scope.org, ids=wanted)
+            placed = [(name, record_id, rid, positions[record_id]) for record_id, rid in rows]
+            marks += self._mark(placed, direct=False)
+        return marks
 
-    def hide_again(self) -> None:
-        """Hide what an earlier attempt had to leave because it was held, and is held no more."""
-        for kind in RECORDS:
-            self._tx.change(hide_again(kind), org=self._scope.org, request=self._request)
+    def _mark(self, rows: Iterable[Sequence[Any]], *, direct: bool) -> list[Mark]:
+        """A held record that was derived is marked as well, but not hidden: so the census can name it."""
+        marks = [Mark._make(row) for row in rows]
+        self._tx.change_many(ADD_MARK, [(self._request, *mark, direct) for mark in marks])
+        if self._hiding:
+            for name in {mark.collection for mark in marks}:
+                rids = json.dumps([mark.rid for mark in marks if mark.collection == name])
+                self._tx.change(hide(collection(name)), rids=rids)
+        return marks
 
-    def effects(self) -> Tally:
-        """What the erasure does outside its scope: records that go, lose a source, or become current (law 10)."""
+    def outcome(self) -> tuple[dict[str, dict[str, int]], Tally]:
+        """What is marked, by collection (``direct`` and ``derived``), and what it does to others (law 10).
+
+        The effects are records outside the scope that go, that lose a source, or that become current again.
+        """
+        counts = {kind.name: {"direct": 0, "derived": 0} for kind in RECORDS}
         derived: Counter[int] = Counter()
-        for _, direct, position, count in self._tx.rows(COUNT_MARKS, request=self._request):
+        for name, direct, position, count in self._tx.rows(COUNT_MARKS, request=self._request):
+            counts[name]["direct" if direct else "derived"] += count
             if not direct:
                 derived[position] += count
         values = {"org": self._scope.org, "request": self._request}
         revived: Counter[int] = Counter()
         for kind in RECORDS:
-            if kind.versioned_by:
+            if kind.versioned_by and any(counts[kind.name].values()):
                 revived.update(dict(self._tx.rows(count_revived(kind), **values)))
-        return {
-            "derived": derived,
-            "detached": Counter(dict(self._tx.rows(DETACHED, **values))),
-            "revived": revived,
-        }
-
-    def counts(self) -> dict[str, dict[str, int]]:
-        """How many records are marked, by collection: ``direct`` and ``derived``."""
-        found = {kind.name: {"direct": 0, "derived": 0} for kind in RECORDS}
-        for name, direct, _, count in self._tx.rows(COUNT_MARKS, request=self._request):
-            found[name]["direct" if direct else "derived"] += count
-        return found
+        detached: Counter[int] = Counter(dict(self._tx.rows(DETACHED, **values)))
+        return counts, {"derived": derived, "detached": detached, "revived": revived}
 
 
 def page_of_marks(tx: Tx, request: int, size: int, after: tuple[str, str]) -> list[Mark]:
     """The marks of a request after one of them, at most ``size``."""
     name, record_id = after
-    return tx.rows(PAGE_OF_MARKS, request=request, collection=name, id=record_id, size=size)
+    return [Mark(*row) for row in tx.rows(PAGE_OF_MARKS, request=request, collection=name, id=record_id, size=size)]
 
 
 def pages_of_marks(tx: Tx, request: int, size: int) -> Iterator[list[Mark]]:
@@ -145,7 +140,7 @@ def pages_of_marks(tx: Tx, request: int, size: int) -> Iterator[list[Mark]]:
     after = ("", "")
     while page := page_of_marks(tx, request, size, after):
         yield page
-        after = (page[-1][0], page[-1][1])
+        after = page[-1][:2]
 
 
 def packs(counts: Counter[int], targets: Sequence[Target], size: int) -> Iterator[list[Numbered]]:

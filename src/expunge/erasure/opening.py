@@ -17,7 +17,7 @@ from expunge.proof import Intent, append_intent
 from expunge.system import System
 
 OPERATION = "erasure.request"
-_REOPENED = (Step.MARK, Step.PURGE, Step.RECLAIM, Step.CENSUS)
+_REOPENED = (Step.MARK, Step.PURGE, Step.CENSUS)
 """The steps that own residue: a resume after a failed census does them again."""
 
 
@@ -36,6 +36,7 @@ async def open_erasure(system: System, scope: Scope, *, actor: str, role: str) -
             org=scope.org,
             scope_type=scope.type,
             scope=scope,
+            before=scope.before,
             subjects=subjects,
             key_id=system.keys.current.id,
             actor=actor,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from expunge.datamap import COLLECTIONS
 from expunge.keys import KeyRing
-from expunge.model.canonical import canonical, digest
+from expunge.model.canonical import canonical_plain, digest
 from expunge.model.scope import Scope
 
 RULES_VERSION = 1
@@ -13,19 +15,20 @@ RULES_VERSION = 1
 
 def plan_hash(scope: Scope, keys: KeyRing, *, purge: bool) -> str:
     """A hash over scope (by pseudonyms), options, collections and their acts, the rules' version and the cutoff."""
-    return digest(
-        canonical(
-            {
-                "org": scope.org,
-                "type": scope.type,
-                "subjects": [keys.pseudonyms(target) for target in scope.targets()],
-                "key_id": keys.current.id,
-                "before": None if scope.before is None else str(scope.before),
-                "purge": purge,
-                "collections": {
-                    kind.name: {"act": kind.act, "rule": kind.rule, "time": kind.time} for kind in COLLECTIONS
-                },
-                "rules": RULES_VERSION,
-            }
-        )
-    )
+    plan = {
+        "org": scope.org,
+        "type": scope.type,
+        "subjects": [keys.pseudonyms(target) for target in scope.targets()],
+        "key_id": keys.current.id,
+        "before": None if scope.before is None else str(scope.before),
+        "purge": purge,
+        "collections": _collections(),
+        "rules": RULES_VERSION,
+    }
+    return digest(canonical_plain(plan))
+
+
+@cache
+def _collections() -> str:
+    kinds = {kind.name: {"act": kind.act, "rule": kind.rule, "time": kind.time} for kind in COLLECTIONS}
+    return digest(canonical_plain(kinds))

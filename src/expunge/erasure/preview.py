@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from expunge.authority.port import Tx
-from expunge.datamap import COLLECTIONS, RECORDS, Act
+from expunge.datamap import COLLECTIONS, Act
 from expunge.erasure.marking import Marking
 from expunge.erasure.plan import plan_hash
 from expunge.model.scope import Scope
@@ -30,18 +30,16 @@ async def preview(system: System, scope: Scope, *, purge: bool) -> Preview:
     """Say what an erasure of this scope would do, and do nothing."""
 
     def unit(tx: Tx) -> Preview:
-        marking = Marking(tx, _REHEARSAL, scope, _AFTER_ALL)
-        frontier = [
-            record_id for kind in RECORDS for record_id in marking.mark_targets(kind, enumerate(scope.targets()))
-        ]
+        marking = Marking(tx, _REHEARSAL, scope, _AFTER_ALL, hiding=False)
+        frontier = marking.mark_scope() or []
         while frontier:
-            frontier = marking.mark_derived(frontier)
-        goes = marking.counts()
+            frontier = marking.mark_derived([mark.id for mark in frontier])
+        goes, effects = marking.outcome()
         return Preview(
             plan_hash=plan_hash(scope, system.keys, purge=purge),
             found=any(any(counts.values()) for counts in goes.values()),
             goes=goes,
-            effects={name: counts.total() for name, counts in marking.effects().items()},
+            effects={name: counts.total() for name, counts in effects.items()},
             stays={kind.name: kind.keep for kind in COLLECTIONS if kind.act is Act.KEEP},
         )
 

@@ -27,7 +27,7 @@ async def recount(system: System, org: str, request_id: str) -> dict[str, Any]:
             counts = count_left(tx, question, request.scope.targets())
         else:
             key = system.keys.pseudonym_key(request.key_id)
-            counts = count_left_by_pseudonym(tx, question, request.subjects, key, None)
+            counts = count_left_by_pseudonym(tx, question, request.subjects, key, request.before)
         census = store_census(system.authority.name, counts)
         return {
             "request_id": request.id,
@@ -37,7 +37,7 @@ async def recount(system: System, org: str, request_id: str) -> dict[str, Any]:
             "census": census,
         }
 
-    return await system.authority.read_fresh(unit)
+    return await system.authority.read_apart(unit)
 
 
 def store_census(store: str, counts: list[dict[str, int]]) -> dict[str, int]:

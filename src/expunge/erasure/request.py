@@ -35,8 +35,9 @@ class Step(StrEnum):
     MARK = "mark"
     LOWER = "lower"
     PURGE = "purge"
-    RECLAIM = "reclaim"
     CENSUS = "census"
+    FORGET = "forget"
+    RECLAIM = "reclaim"
     FINISH = "finish"
 
 
@@ -47,7 +48,7 @@ Tally = dict[str, Counter[int]]
 """Counts by name and by the position of the subject."""
 
 _COLUMNS = (
-    "rid, id, org, scope_type, scope, subjects, key_id, actor, purge, status, attempt, current_step, "
+    "rid, id, org, scope_type, scope, before, subjects, key_id, actor, purge, status, attempt, current_step, "
     "steps_completed, plan_hash, fence_seq, lowered_seq, requested_at, updated_at, verified_at, failure_reason, "
     "found, removed, effects, deferred, census"
 )
@@ -75,7 +76,7 @@ _NEWEST = 1 << 62
 
 @dataclass(slots=True)
 class Request:
-    """One request. ``scope`` is clear until the end and ``None`` after it; ``census`` is by subject."""
+    """One request. ``scope`` is clear until it is forgotten, and then ``None``; ``census`` is by subject."""
 
     id: str
     org: str
@@ -85,6 +86,7 @@ class Request:
     key_id: str
     actor: str
     requested_at: Instant
+    before: Instant | None = None
     purge: bool = True
     rid: int = 0
     status: Status = Status.IN_PROGRESS
@@ -105,14 +107,14 @@ class Request:
 
     @property
     def clear_scope(self) -> Scope:
-        """The scope by clear ids, while the erasure runs.
+        """The scope by clear ids, until it is forgotten.
 
         Raises:
-            RunnerSuperseded: it has ended, and nobody knows the clear ids any more.
+            RunnerSuperseded: another runner has come further, and nobody knows the clear ids any more.
 
         """
         if self.scope is None:
-            raise RunnerSuperseded(f"erasure {self.id} has ended")
+            raise RunnerSuperseded(f"erasure {self.id} has been counted and its scope forgotten")
         return self.scope
 
     @property

@@ -2,7 +2,8 @@
 
 Every commit reads the request row, does one thing, and writes the row back under its attempt, so a killed runner
 leaves a state to go on from, and a runner that was taken over cannot commit any more. A scope of up to one batch
-takes open and fence in one commit, plan to purge in a second, and census and finish in a third.
+takes open and fence in one commit, plan to purge in a second; then one more to forget after the census, and one to
+sign after the bytes have been reclaimed, so that what a receipt says of them is known when it is signed.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import TypeVar
 from expunge.authority.port import Tx
 from expunge.census import Question, count_left
 from expunge.datamap import RECORDS, Collection
-from expunge.erasure.ending import complete, fail, follow_up
+from expunge.erasure.ending import complete, fail, follow_up, forget
 from expunge.erasure.fence import lower_fence
-from expunge.erasure.marking import Marking, Numbered, packs, page_of_marks, pages_of_marks
+from expunge.erasure.marking import Mark, Marking, Numbered, packs, page_of_marks, pages_of_marks
 from expunge.erasure.plan import plan_hash
 from expunge.erasure.purging import purge
 from expunge.erasure.request import Request, Status, Step, load_mine, save
@@ -40,6 +41,8 @@ class Saga:
         self._system, self._role, self._progress = system, role, progress
         self._request, self._attempt = request, request.attempt
         self._size = system.settings.batch_rows
+        self.receipts: list[str] | None = None
+        """The receipts, when this run has signed them."""
 
     async def run(self) -> Request:
         """Go on from the last checkpoint to the end: ``completed``, or ``failed`` with the residue named (law 7).
@@ -54,7 +57,7 @@ class Saga:
         try:
             if self._request.status is Status.IN_PROGRESS:
                 await self._run()
-            if self._request.status is Status.COMPLETED:
+            elif self._request.status is Status.COMPLETED and self._request.deferred:
                 await self._settle()
         except EnvironmentFault as fault:
             request = self._request
@@ -66,18 +69,17 @@ class Saga:
         return self._request
 
     async def _run(self) -> None:
-        begun = {Step.PLAN, Step.MARK, Step.PURGE}.intersection(self._request.steps_completed)
-        if not begun and await self._is_small():
+        done = self._request.steps_completed
+        if Step.FORGET not in done:
             self._progress(Step.PLAN, 0, 1)
-            await self._commit(self._plan_to_purge)
-            self._progress(Step.PURGE, 1, 1)
-        else:
-            await self._in_batches()
-        self._progress(Step.RECLAIM, 0, 1)
-        deferred = await self._reclaim()
-        self._progress(Step.CENSUS, 0, 1)
-        await self._count_and_end(deferred)
-        self._progress(Step.FINISH, 1, 1)
+            if {Step.PLAN, Step.MARK, Step.PURGE}.intersection(done) or not await self._at_once():
+                await self._in_batches()
+            self._progress(Step.CENSUS, 0, 1)
+            await self._count()
+        if self._request.status is Status.IN_PROGRESS:
+            self._progress(Step.RECLAIM, 0, 1)
+            await self._finish(await self._reclaim())
+            self._progress(Step.FINISH, 1, 1)
 
     async def _commit(self, work: Callable[[Tx, Request], T]) -> T:
         """One commit of this attempt: the request is read, worked on, and written back."""
@@ -92,25 +94,31 @@ class Saga:
         return result
 
     async def _counts(self) -> dict[Collection, Counter[int]]:
-        return await self._system.authority.read(lambda tx: _marking(tx, self._request).count())
+        return await self._system.authority.read(lambda tx: _marking(tx, self._request, hiding=False).count())
 
-    async def _is_small(self) -> bool:
-        """Whether the records in scope fit into one batch."""
-        return sum(count.total() for count in (await self._counts()).values()) <= self._size
+    async def _at_once(self) -> bool:
+        """Plan, mark, lower and purge in one commit, unless the scope selects more than one batch."""
+        try:
+            await self._commit(self._plan_to_purge)
+        except _MoreThanOneBatch:
+            return False
+        self._progress(Step.PURGE, 1, 1)
+        return True
 
     def _plan_to_purge(self, tx: Tx, request: Request) -> None:
-        """Plan, mark, lower and purge in one commit."""
         self._plan(tx, request)
-        marking = _marking(tx, request)
-        targets = list(enumerate(request.clear_scope.targets()))
-        frontier = [record_id for kind in RECORDS for record_id in marking.mark_targets(kind, targets)]
+        marking = _marking(tx, request, hiding=False)
+        marks = marking.mark_scope(self._size)
+        if marks is None:
+            raise _MoreThanOneBatch
+        frontier = marks
         while frontier:
-            frontier = marking.mark_derived(frontier)
+            frontier = marking.mark_derived([mark.id for mark in frontier])
+            marks += frontier
         self._end_marking(tx, request)
         if Step.LOWER not in request.steps_completed:
             self._lower(tx, request)
-        for page in list(pages_of_marks(tx, request.rid, self._size)):
-            purge(tx, request, page)
+        purge(tx, request, marks)
         request.done(Step.PURGE)
 
     async def _in_batches(self) -> None:
@@ -151,7 +159,7 @@ class Saga:
     async def _close(self) -> None:
         """The closure: over all that is marked, then over what that has marked, until nothing is new (law 5)."""
         frontier = await self._system.authority.read(
-            lambda tx: [mark[1] for page in pages_of_marks(tx, self._request.rid, self._size) for mark in page]
+            lambda tx: [mark.id for page in pages_of_marks(tx, self._request.rid, self._size) for mark in page]
         )
         while frontier:
             found: list[str] = []
@@ -161,12 +169,9 @@ class Saga:
 
     def _end_marking(self, tx: Tx, request: Request) -> None:
         request.current_step = Step.MARK
-        if request.attempt > 1:
-            _marking(tx, request).hide_again()
         if not request.found:  # a resume finds only what is left: the first answer stands
-            marking = _marking(tx, request)
-            request.effects = marking.effects()
-            request.found = any(any(counts.values()) for counts in marking.counts().values())
+            counts, request.effects = _marking(tx, request, hiding=False).outcome()
+            request.found = any(any(count.values()) for count in counts.values())
         request.done(Step.MARK)
 
     def _lower(self, tx: Tx, request: Request) -> None:
@@ -177,7 +182,7 @@ class Saga:
     async def _purge_in_batches(self) -> None:
         after, done = ("", ""), 0
         while page := await self._commit(partial(_purge_page, after, self._size)):
-            after, done = (page[-1][0], page[-1][1]), done + len(page)
+            after, done = page[-1][:2], done + len(page)
             self._progress(Step.PURGE, done, done + self._size)
 
     async def _reclaim(self) -> list[dict[str, str]]:
@@ -188,56 +193,65 @@ class Saga:
             return []
         return [{"store": authority.name, "reason": answer.deferred, "until": "unknown"}]
 
-    async def _count_and_end(self, deferred: list[dict[str, str]]) -> None:
-        """Census on a connection of its own, then completed or failed in one commit (law 7)."""
+    async def _count(self) -> None:
+        """Census on a connection of its own; then the scope is forgotten, or the request failed (law 7)."""
         request = self._request
         question = Question(request.org, request.rid, request.lowered_seq or 0)
         targets = request.clear_scope.targets()
-        counts = await self._system.authority.read_fresh(lambda tx: count_left(tx, question, targets))
+        counts = await self._system.authority.read_apart(lambda tx: count_left(tx, question, targets))
         verified_at = self._system.clock.now()
 
         def work(tx: Tx, request: Request) -> None:
-            request.census, request.verified_at, request.deferred = counts, verified_at, deferred
-            request.done(Step.RECLAIM)
+            request.census, request.verified_at = counts, verified_at
             request.done(Step.CENSUS)
-            end = fail if request.residue else complete
-            end(tx, request, self._system, role=self._role)
+            if request.residue:
+                fail(tx, request, self._system, role=self._role)
+            else:
+                forget(tx, request)
 
         await self._commit(work)
 
-    async def _settle(self) -> None:
-        """The last commit emptied the clear scope and the marks; what it overwrote has to go as well.
+    async def _finish(self, deferred: list[dict[str, str]]) -> None:
+        def work(tx: Tx, request: Request) -> list[str]:
+            request.deferred = deferred
+            request.done(Step.RECLAIM)
+            return complete(tx, request, self._system, role=self._role)
 
-        When that, or an earlier reclaim, answers otherwise than the newest receipt says, a follow-up is signed.
-        """
+        self.receipts = await self._commit(work)
+
+    async def _settle(self) -> None:
+        """Try a deferred reclaim again; when the answer is another one, a follow-up receipt says so."""
         deferred = await self._reclaim()
         if deferred == self._request.deferred:
             return
         unit = partial(follow_up, request=self._request, system=self._system, deferred=deferred)
         self._request = await self._system.authority.run(unit)
-        if not deferred:
-            await self._reclaim()
+        self.receipts = None
 
 
-def _marking(tx: Tx, request: Request) -> Marking:
-    return Marking(tx, request.rid, request.clear_scope, request.fence_seq or 0)
+class _MoreThanOneBatch(Exception):
+    """The scope does not fit into one commit."""
+
+
+def _marking(tx: Tx, request: Request, *, hiding: bool) -> Marking:
+    return Marking(tx, request.rid, request.clear_scope, request.fence_seq or 0, hiding=hiding)
 
 
 def _mark_pack(kind: Collection, pack: Sequence[Numbered], tx: Tx, request: Request) -> None:
     request.current_step = Step.MARK
-    _marking(tx, request).mark_targets(kind, pack)
+    _marking(tx, request, hiding=True).mark_targets(kind, pack)
 
 
 def _mark_page(kind: Collection, target: Numbered, after: int, tx: Tx, request: Request, *, size: int) -> int:
     request.current_step = Step.MARK
-    return _marking(tx, request).mark_page(kind, target, after, size)
+    return _marking(tx, request, hiding=True).mark_page(kind, target, after, size)
 
 
 def _mark_derived(ids: Sequence[str], tx: Tx, request: Request) -> list[str]:
-    return _marking(tx, request).mark_derived(ids)
+    return [mark.id for mark in _marking(tx, request, hiding=True).mark_derived(ids)]
 
 
-def _purge_page(after: tuple[str, str], size: int, tx: Tx, request: Request) -> list[tuple[str, str, int]]:
+def _purge_page(after: tuple[str, str], size: int, tx: Tx, request: Request) -> list[Mark]:
     request.current_step = Step.PURGE
     page = page_of_marks(tx, request.rid, size, after)
     purge(tx, request, page)

@@ -8,19 +8,26 @@ from __future__ import annotations
 from functools import lru_cache
 
 from expunge.authority.port import Statement
-from expunge.datamap import Collection
+from expunge.datamap import RECORDS, Collection
 from expunge.datamap.selector import Selector
 from expunge.holds import NOT_HELD
 
 
 @lru_cache
 def find_in_scope(collection: Collection, selector: Selector) -> Statement:
-    """Rows ``(position, rid, id)`` of the records in scope that are older than ``:seq`` and not held."""
+    """Rows ``(collection, id, rid, position)`` of the records in scope, older than ``:seq`` and not held."""
     return Statement(
         f"{collection.name}.find_in_scope",
-        f"""SELECT json_extract(j.value, '$.t'), r.rid, r.id FROM json_each(:targets) j
+        f"""SELECT '{collection.name}', r.id, r.rid, json_extract(j.value, '$.t') FROM json_each(:targets) j
         CROSS JOIN {collection.name} r WHERE {selector.where(collection)} AND r.seq < :seq AND {NOT_HELD}""",
     )
+
+
+@lru_cache
+def find_everywhere(selector: Selector) -> Statement:
+    """As ``find_in_scope`` for every collection, at most ``:size`` rows in all."""
+    texts = (find_in_scope(collection, selector).text for collection in RECORDS)
+    return Statement("records.find_everywhere", " UNION ALL ".join(texts) + " LIMIT :size")
 
 
 @lru_cache
@@ -28,48 +35,41 @@ def page_in_scope(collection: Collection, selector: Selector) -> Statement:
     """As ``find_in_scope`` for a single target, a page of ``:size`` after the row ``:after`` (law 11)."""
     return Statement(
         f"{collection.name}.page_in_scope",
-        f"""{find_in_scope(collection, selector).text} AND r.rid > :after ORDER BY r.rid LIMIT :size""",
+        f"{find_in_scope(collection, selector).text} AND r.rid > :after ORDER BY r.rid LIMIT :size",
     )
 
 
 @lru_cache
-def hide_by_row(collection: Collection) -> Statement:
-    """Mark the rows of ``:rids``."""
+def find_rows(collection: Collection) -> Statement:
+    """Rows ``(id, rid)`` of the records of ``:ids`` that are there."""
     return Statement(
-        f"{collection.name}.hide_by_row",
-        f"UPDATE {collection.name} SET marked = 1 WHERE rid IN (SELECT value FROM json_each(:rids))",
+        f"{collection.name}.find_rows",
+        f"""SELECT r.id, r.rid FROM json_each(:ids) j CROSS JOIN {collection.name} r
+        WHERE r.org = :org AND r.id = j.value""",
     )
 
 
 @lru_cache
-def hide_by_id(collection: Collection) -> Statement:
-    """Mark the records of ``:ids`` that are not held."""
+def hide(collection: Collection) -> Statement:
+    """Mark the rows of ``:rids`` that are not held: from now on nothing serves them."""
     return Statement(
-        f"{collection.name}.hide_by_id",
+        f"{collection.name}.hide",
         f"""UPDATE {collection.name} AS r SET marked = 1
-        WHERE r.org = :org AND r.id IN (SELECT value FROM json_each(:ids)) AND {NOT_HELD}""",
-    )
-
-
-@lru_cache
-def hide_again(collection: Collection) -> Statement:
-    """Mark what an earlier attempt found and a hold, released since, kept from being hidden."""
-    return Statement(
-        f"{collection.name}.hide_again",
-        f"""UPDATE {collection.name} AS r SET marked = 1 WHERE r.org = :org AND r.marked = 0
-        AND r.id IN (SELECT m.id FROM marks m WHERE m.request = :request AND m.collection = '{collection.name}')
-        AND {NOT_HELD}""",
+        WHERE r.rid IN (SELECT value FROM json_each(:rids)) AND {NOT_HELD}""",
     )
 
 
 @lru_cache
 def delete_marked(collection: Collection) -> Statement:
-    """Delete the marked records of ``:ids`` older than ``:seq`` and not held; the ids that went (law 8)."""
+    """Delete the rows of ``:rids`` that are older than ``:seq`` and not held; the ids that went (law 8).
+
+    ``:rids`` come from the marks of the request in the same transaction, and no row number is used twice. The org is
+    compared as an expression, because the planner would otherwise rather walk the index by org than look rows up.
+    """
     return Statement(
         f"{collection.name}.delete_marked",
-        f"""DELETE FROM {collection.name} AS r
-        WHERE r.org = :org AND r.id IN (SELECT value FROM json_each(:ids)) AND r.marked = 1 AND r.seq < :seq
-        AND {NOT_HELD} RETURNING id""",
+        f"""DELETE FROM {collection.name} AS r WHERE r.rid IN (SELECT value FROM json_each(:rids))
+        AND r.org || '' = :org AND r.seq < :seq AND {NOT_HELD} RETURNING id""",
     )
 
 
@@ -98,7 +98,8 @@ def count_revived(collection: Collection) -> Statement:
         f"""SELECT m.position, count(*) FROM marks m
         CROSS JOIN {collection.name} r ON r.org = :org AND r.id = m.id
         WHERE m.request = :request AND m.collection = '{collection.name}'
-        AND EXISTS (SELECT 1 FROM {collection.name} s WHERE {same} AND s.marked = 0)
+        AND EXISTS (SELECT 1 FROM {collection.name} s WHERE {same} AND s.marked = 0 AND NOT EXISTS (
+            SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = '{collection.name}' AND d.id = s.id))
         AND NOT EXISTS (SELECT 1 FROM {collection.name} s WHERE {same}
                         AND (s.updated_at, s.version) > (r.updated_at, r.version))
         GROUP BY m.position""",
@@ -107,13 +108,12 @@ def count_revived(collection: Collection) -> Statement:
 
 ADD_MARK = Statement(
     "marks.add",
-    """INSERT OR IGNORE INTO marks (request, collection, id, position, direct)
-    VALUES (:request, :collection, :id, :position, :direct)""",
+    "INSERT OR IGNORE INTO marks (request, collection, id, rid, position, direct) VALUES (?, ?, ?, ?, ?, ?)",
 )
 PAGE_OF_MARKS = Statement(
     "marks.page",
-    """SELECT collection, id, position FROM marks WHERE request = :request AND (collection, id) > (:collection, :id)
-    ORDER BY collection, id LIMIT :size""",
+    """SELECT collection, id, rid, position FROM marks
+    WHERE request = :request AND (collection, id) > (:collection, :id) ORDER BY collection, id LIMIT :size""",
 )
 DROP_MARKS = Statement("marks.drop", "DELETE FROM marks WHERE request = :request")
 COUNT_MARKS = Statement(
@@ -133,7 +133,7 @@ DERIVED_OF = Statement(
               AND s.id = o.source)))
     GROUP BY l.derived_collection, l.derived""",
 )
-"""What goes because a marked source of ``:ids`` goes: ``retire`` with any source, ``detach`` with the last (law 6)."""
+"""What goes because a marked source of ``:ids`` goes: ``retire`` with any, ``detach`` with the last (law 6)."""
 DETACHED = Statement(
     "lineage.detached",
     """SELECT position, count(*) FROM (

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
@@ -44,7 +45,7 @@ class PseudonymKey:
         return hmac.digest(self.secret, b"expunge/check/1", "sha256").hex()[:_PSEUDONYM_DIGITS]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SigningKey:
     """An Ed25519 key; its id is the start of the hash of its public half."""
 
@@ -55,7 +56,7 @@ class SigningKey:
         """A fresh random key."""
         return cls(private=Ed25519PrivateKey.generate())
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The id that receipts name."""
         return signing_key_id(self.private.public_key())

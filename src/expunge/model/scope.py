@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,12 +32,17 @@ class Target:
     @property
     def type(self) -> str:
         """The word for this scope in receipts: the narrowest part that it names, or ``org``."""
-        words = {"user_id": "user_id", "session_id": "session", "namespace": "namespace", "agent": "agent"}
-        return next((word for part, word in words.items() if getattr(self, part) is not None), "org")
+        return type_of(self.named())
 
     def named(self) -> dict[str, str]:
         """The identity parts that the target narrows, in stored order."""
         return {part: value for part in PARTS if (value := getattr(self, part)) is not None}
+
+
+def type_of(parts: Container[str]) -> str:
+    """The word for a scope that names these parts: that of the narrowest, or ``org``."""
+    words = {"user_id": "user_id", "session_id": "session", "namespace": "namespace", "agent": "agent"}
+    return next((word for part, word in words.items() if part in parts), "org")
 
 
 @dataclass(frozen=True, slots=True)

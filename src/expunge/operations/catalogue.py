@@ -8,7 +8,7 @@ from expunge.operations.registry import Operation, Role
 _ALL = (
     Operation(
         "records.put", Role.WRITER, "Write records, all or nothing.",
-        records.PutInput, records.PutOutput, records.put,
+        records.PutInput, records.PutOutput, records.put, writes_records=True,
     ),
     Operation(
         "subject.profile", Role.ADMIN, "Say what is held on a user.",

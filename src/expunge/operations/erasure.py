@@ -63,7 +63,7 @@ async def request(system: System, call: Call, given: RequestInput) -> Answer:
 
 async def _run(system: System, call: Call, opened: Request) -> Answer:
     saga = Saga(system, opened, role=call.actor.role.name.lower(), progress=call.progress)
-    return await _answer(system, await saga.run())
+    return await _answer(system, await saga.run(), saga.receipts)
 
 
 class PreviewOutput(Output):
@@ -190,9 +190,9 @@ async def receipts(system: System, _call: Call, given: OneInput) -> ReceiptsOutp
     return ReceiptsOutput(request_id=given.request_id, receipts=await system.authority.read(unit))
 
 
-async def _answer(system: System, found: Request) -> Answer:
-    bodies: list[str] = []
-    if found.status is Status.COMPLETED:
+async def _answer(system: System, found: Request, receipts: list[str] | None = None) -> Answer:
+    bodies = receipts or []
+    if receipts is None and found.status is Status.COMPLETED:
         bodies = await system.authority.read(lambda tx: receipts_of(tx, found.org, found.id))
     signed = [json.loads(body) for body in bodies]
     counted = None if found.census is None else erasure.store_census(system.authority.name, found.census)

@@ -82,6 +82,8 @@ class Operation:
     handler: Handler
     read_only: bool = False
     destructive: bool = False
+    writes_records: bool = False
+    """Whether it carries an ``as_of`` into the store (law 4)."""
 
 
 async def perform(
@@ -113,5 +115,5 @@ async def perform(
         where = ".".join(shown(part) if isinstance(part, str) else str(part) for part in first["loc"])
         raise InputError(f"{operation.name}: {where or 'input'}: {first['msg'].lower()}") from None
     if as_of is None:
-        as_of = {} if operation.read_only else await system.as_of()
+        as_of = await system.as_of() if operation.writes_records else {}
     return await operation.handler(system, Call(actor, as_of, progress), given)

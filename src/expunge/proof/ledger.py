@@ -10,7 +10,7 @@ from typing import Any
 from expunge.authority.orgs import ledger_head, set_ledger_head
 from expunge.authority.port import Statement, Tx
 from expunge.keys import SigningKey
-from expunge.model.canonical import canonical, digest
+from expunge.model.canonical import canonical_plain, digest
 from expunge.model.instant import Instant, to_text
 from expunge.proof.receipt import Receipt, document, sign
 
@@ -56,13 +56,13 @@ def append_intent(tx: Tx, intent: Intent) -> None:
     }
     length, head = ledger_head(tx, intent.org)
     values = {"org": intent.org, "request_id": intent.request_id, "position": 0}
-    tx.change(_APPEND, n=length + 1, kind="intent", body=canonical(body).decode(), **values)
+    tx.change(_APPEND, n=length + 1, kind="intent", body=canonical_plain(body).decode(), **values)
     set_ledger_head(tx, intent.org, length + 1, head)
 
 
-def append_receipts(tx: Tx, org: str, receipts: Iterable[tuple[int, Receipt]], key: SigningKey) -> None:
-    """Chain and sign receipts, given with the positions of their subjects, behind the org's head."""
-    _append(tx, org, [(position, document(receipt)) for position, receipt in receipts], key)
+def append_receipts(tx: Tx, org: str, receipts: Iterable[tuple[int, Receipt]], key: SigningKey) -> list[str]:
+    """Chain and sign receipts, given with the positions of their subjects, behind the org's head; as signed."""
+    return _append(tx, org, [(position, document(receipt)) for position, receipt in receipts], key)
 
 
 def append_follow_ups(
@@ -82,7 +82,7 @@ def append_follow_ups(
     _append(tx, org, [(position, json.loads(body) | news) for position, body in newest], key)
 
 
-def _append(tx: Tx, org: str, documents: Iterable[tuple[int, dict[str, Any]]], key: SigningKey) -> None:
+def _append(tx: Tx, org: str, documents: Iterable[tuple[int, dict[str, Any]]], key: SigningKey) -> list[str]:
     length, head = ledger_head(tx, org)
     rows: list[dict[str, Any]] = []
     for position, said in documents:
@@ -92,6 +92,7 @@ def _append(tx: Tx, org: str, documents: Iterable[tuple[int, dict[str, Any]]], k
         rows.append(values | {"n": length, "kind": "receipt", "body": body.decode()})
     tx.change_many(_APPEND, rows)
     set_ledger_head(tx, org, length, head)
+    return [row["body"] for row in rows]
 
 
 def receipts_of(tx: Tx, org: str, request_id: str) -> list[str]:
@@ -110,9 +111,9 @@ def read_ledger(tx: Tx, org: str, exported_at: Instant) -> list[str]:
         "length": length,
         "head": head,
     }
-    lines = [canonical(header).decode()]
+    lines = [canonical_plain(header).decode()]
     after = 0
     while page := tx.rows(_PAGE, org=org, after=after, size=_PAGE_ROWS):
-        lines += [canonical({"n": n, kind: json.loads(body)}).decode() for n, kind, body in page]
+        lines += [canonical_plain({"n": n, kind: json.loads(body)}).decode() for n, kind, body in page]
         after = page[-1][0]
     return lines

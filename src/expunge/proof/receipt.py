@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from expunge.keys import SigningKey
-from expunge.model.canonical import canonical
+from expunge.model.canonical import canonical_plain
 from expunge.model.instant import Instant, to_text
 
 VERSION = 1
@@ -84,4 +84,4 @@ def sign(said: dict[str, Any], previous: str | None, key: SigningKey) -> bytes:
     """
     unsigned = said | {"previous": previous, "key_id": key.id}
     unsigned.pop("signature", None)
-    return canonical(unsigned | {"signature": key.sign(canonical(unsigned))})
+    return canonical_plain(unsigned | {"signature": key.sign(canonical_plain(unsigned))})

@@ -36,6 +36,7 @@ class SqliteAuthority:
         self._reclaim_wait_s = reclaim_wait_s
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="expunge-writer")
         self._reading = ThreadPoolExecutor(_READERS, thread_name_prefix="expunge-reader")
+        self._counting = ThreadPoolExecutor(1, thread_name_prefix="expunge-census")
         self._mine = threading.local()
         self._opened: list[apsw.Connection] = []
         self._writer: apsw.Connection
@@ -72,17 +73,9 @@ class SqliteAuthority:
         """Run a unit that only reads."""
         return await self._hop(self._reading, lambda: self._read(self._reader(), unit))
 
-    async def read_fresh(self, unit: Unit[T]) -> T:
-        """Run a unit that only reads, on a connection of its own."""
-
-        def job() -> T:
-            connection = self._open_reader()
-            try:
-                return self._read(connection, unit)
-            finally:
-                connection.close()
-
-        return await self._hop(self._reading, job)
+    async def read_apart(self, unit: Unit[T]) -> T:
+        """Run a unit that only reads, on the connection of a thread that does nothing else."""
+        return await self._hop(self._counting, lambda: self._read(self._reader(), unit))
 
     async def reclaim(self) -> Reclaimed:
         """Empty the WAL into the file; ``deferred`` when somebody still reads what was removed."""
@@ -90,8 +83,8 @@ class SqliteAuthority:
 
     async def close(self) -> None:
         """Wait for what runs and close the connections; the last one out empties the WAL."""
-        await asyncio.to_thread(self._reading.shutdown)
-        await asyncio.to_thread(self._writing.shutdown)
+        for threads in (self._reading, self._counting, self._writing):
+            await asyncio.to_thread(threads.shutdown)
         for connection in reversed(self._opened):
             connection.close()
         self._opened.clear()

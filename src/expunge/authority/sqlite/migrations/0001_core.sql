@@ -1,7 +1,8 @@
 -- Schema 1. Every table and column is declared in the data map; the schema test compares the two (law 3).
 -- Times are microseconds since 1970 UTC. '-' in an identity column means nobody. `seq` is the org's erasure
 -- counter as it stood when the unit of work that wrote the row began. `marked` is 1 while an erasure is about
--- to remove the row: nothing serves it, and nothing may be derived from it.
+-- to remove the row: nothing serves it, and nothing may be derived from it. A `rid` is never used again
+-- (AUTOINCREMENT): marks name rows by it, and may outlive them.
 
 CREATE TABLE orgs (
     org           TEXT PRIMARY KEY,
@@ -16,7 +17,7 @@ CREATE TABLE keys (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE sessions (
-    rid         INTEGER PRIMARY KEY,
+    rid         INTEGER PRIMARY KEY AUTOINCREMENT,
     org         TEXT NOT NULL,
     id          TEXT NOT NULL,
     namespace   TEXT NOT NULL,
@@ -33,7 +34,7 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_user ON sessions (org, user_id);
 
 CREATE TABLE episodes (
-    rid         INTEGER PRIMARY KEY,
+    rid         INTEGER PRIMARY KEY AUTOINCREMENT,
     org         TEXT NOT NULL,
     id          TEXT NOT NULL,
     namespace   TEXT NOT NULL,
@@ -53,7 +54,7 @@ CREATE TABLE episodes (
 CREATE INDEX episodes_user ON episodes (org, user_id);
 
 CREATE TABLE events (
-    rid         INTEGER PRIMARY KEY,
+    rid         INTEGER PRIMARY KEY AUTOINCREMENT,
     org         TEXT NOT NULL,
     id          TEXT NOT NULL,
     namespace   TEXT NOT NULL,
@@ -74,7 +75,7 @@ CREATE INDEX events_user ON events (org, user_id);
 CREATE INDEX events_episode ON events (org, episode);
 
 CREATE TABLE memories (
-    rid         INTEGER PRIMARY KEY,
+    rid         INTEGER PRIMARY KEY AUTOINCREMENT,
     org         TEXT NOT NULL,
     id          TEXT NOT NULL,
     namespace   TEXT NOT NULL,
@@ -96,7 +97,7 @@ CREATE INDEX memories_user ON memories (org, user_id);
 CREATE UNIQUE INDEX memories_key ON memories (org, namespace, user_id, agent, session_id, key, version);
 
 CREATE TABLE facts (
-    rid         INTEGER PRIMARY KEY,
+    rid         INTEGER PRIMARY KEY AUTOINCREMENT,
     org         TEXT NOT NULL,
     id          TEXT NOT NULL,
     namespace   TEXT NOT NULL,
@@ -118,7 +119,7 @@ CREATE TABLE facts (
 CREATE INDEX facts_user ON facts (org, user_id);
 
 CREATE TABLE blocks (
-    rid         INTEGER PRIMARY KEY,
+    rid         INTEGER PRIMARY KEY AUTOINCREMENT,
     org         TEXT NOT NULL,
     id          TEXT NOT NULL,
     namespace   TEXT NOT NULL,
@@ -138,6 +139,7 @@ CREATE TABLE blocks (
 CREATE INDEX blocks_user ON blocks (org, user_id);
 CREATE UNIQUE INDEX blocks_name ON blocks (org, namespace, user_id, agent, session_id, name, version);
 
+-- The id stands before the org in both keys: led by the org, the planner takes a search by it alone for as good.
 CREATE TABLE lineage (
     org                TEXT NOT NULL,
     derived            TEXT NOT NULL,
@@ -146,9 +148,9 @@ CREATE TABLE lineage (
     source_collection  TEXT NOT NULL,
     rule               TEXT NOT NULL CHECK (rule IN ('retire', 'detach')),
     seq                INTEGER NOT NULL,
-    PRIMARY KEY (org, derived, source)
+    PRIMARY KEY (derived, org, source)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX lineage_source ON lineage (org, source);
+CREATE INDEX lineage_source ON lineage (source, org);
 
 -- The working row of an erasure. `scope` holds the clear ids and is emptied when the erasure ends.
 CREATE TABLE requests (
@@ -157,6 +159,7 @@ CREATE TABLE requests (
     org             TEXT NOT NULL,
     scope_type      TEXT NOT NULL,
     scope           TEXT,
+    before          INTEGER,
     subjects        TEXT NOT NULL,
     key_id          TEXT NOT NULL,
     actor           TEXT NOT NULL,
@@ -204,6 +207,7 @@ CREATE TABLE marks (
     request    INTEGER NOT NULL,
     collection TEXT NOT NULL,
     id         TEXT NOT NULL,
+    rid        INTEGER NOT NULL,
     position   INTEGER NOT NULL,
     direct     INTEGER NOT NULL,
     PRIMARY KEY (request, collection, id)
