@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from expunge import Expunge, Settings
 from expunge.authority.port import Statement, Tx
 from expunge.datamap import RECORDS, Collection
+from expunge.datamap.selector import Selector
 from expunge.erasure import purging
 from expunge.erasure import statements as saga_statements
 from expunge.model.instant import ManualClock
@@ -22,9 +24,21 @@ def no_op(text: str) -> str:
     return text.replace("WHERE", "WHERE 0 AND", 1)
 
 
-async def erase_with(expunge: Expunge, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, mutant: Any) -> Any:
+@pytest.fixture
+def fresh_statements() -> Iterator[None]:
+    """Statements are made once: a mutant of what they are made from needs them made again, and so does what follows."""
+    made = [made for made in vars(saga_statements).values() if hasattr(made, "cache_clear")]
+    for statement in made:
+        statement.cache_clear()
+    yield
+    for statement in made:
+        statement.cache_clear()
+
+
+async def erase_with(expunge: Expunge, monkeypatch: pytest.MonkeyPatch, *mutants: tuple[Any, str, Any]) -> Any:
     with monkeypatch.context() as patched:
-        patched.setattr(module, name, mutant)
+        for module, name, mutant in mutants:
+            patched.setattr(module, name, mutant)
         return await expunge.erase("ann", purge=True)
 
 
@@ -46,13 +60,18 @@ async def test_a_delete_that_does_nothing_turns_it_red(
     filled: Expunge, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Law 7: mutation `no-op`, in each collection."""
-    real = saga_statements.delete_marked
 
-    def mutant(kind: Collection) -> Statement:
-        statement = real(kind)
-        return Statement(statement.name, no_op(statement.text)) if kind.name == name else statement
+    def mutant_of(real: Any) -> Any:
+        def mutant(kind: Collection, *more: Any) -> Statement:
+            statement = real(kind, *more)
+            return Statement(statement.name, no_op(statement.text)) if kind.name == name else statement
 
-    answer = await erase_with(filled, monkeypatch, purging, "delete_marked", mutant)
+        return mutant
+
+    mutants = [
+        (purging, made, mutant_of(getattr(saga_statements, made))) for made in ("delete_in_scope", "delete_marked")
+    ]
+    answer = await erase_with(filled, monkeypatch, *mutants)
     assert answer.status == "failed"
     assert set(answer.residue) - {"lineage"} == {name}
     assert name in answer.failure_reason
@@ -61,21 +80,22 @@ async def test_a_delete_that_does_nothing_turns_it_red(
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_wrong_column_turns_it_red(filled: Expunge, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+async def test_a_wrong_column_turns_it_red(
+    filled: Expunge, monkeypatch: pytest.MonkeyPatch, fresh_statements: None, name: str
+) -> None:
     """Law 7: mutation `wrong column`, in each collection: the selector looks at the agent instead of the user."""
-    real = saga_statements.find_in_scope
+    real = Selector.where
 
-    def mutant(kind: Collection, selector: Any) -> Statement:
-        statement = real(kind, selector)
-        wrong = statement.text.replace("r.user_id = json_extract", "r.agent = json_extract")
-        assert wrong != statement.text
-        return Statement(statement.name, wrong) if kind.name == name else statement
+    def mutant(selector: Selector, kind: Collection) -> str:
+        text = real(selector, kind)
+        return text.replace("r.user_id = json_extract", "r.agent = json_extract") if kind.name == name else text
 
     # What is also found through its episode does not show the fault: these are found by their own user alone.
     await filled.put([event("a-x", "b-e", "ann"), fact("a-y", "ann")])
-    saga_statements.find_everywhere.cache_clear()
-    answer = await erase_with(filled, monkeypatch, saga_statements, "find_in_scope", mutant)
-    saga_statements.find_everywhere.cache_clear()
+    answer = await erase_with(filled, monkeypatch, (Selector, "where", mutant))
+    for made in vars(saga_statements).values():
+        if hasattr(made, "cache_clear"):
+            made.cache_clear()
     assert answer.status == "failed"
     assert name in answer.residue
     await heals(filled, answer.request_id)
@@ -87,7 +107,7 @@ async def test_edges_that_stay_turn_it_red(filled: Expunge, monkeypatch: pytest.
     # An edge of which only one end goes: each cut is the only one to find one of these.
     await filled.put([memory("x1", "x", sources=["a-e", "b-e"]), fact("x2", "bob", sources=["a-e", "b-e"])])
     real: Statement = getattr(saga_statements, name)
-    answer = await erase_with(filled, monkeypatch, purging, name, Statement(real.name, no_op(real.text)))
+    answer = await erase_with(filled, monkeypatch, (purging, name, Statement(real.name, no_op(real.text))))
     assert answer.status == "failed"
     assert set(answer.residue) == {"lineage"}
     assert answer.residue["lineage"] > 0
@@ -98,7 +118,7 @@ async def test_a_page_that_is_skipped_turns_it_red(clock: ManualClock, tmp_path:
     settings = Settings(db=str(tmp_path / "x.db"), batch_rows=5)
     async with Expunge(settings=settings, clock=clock) as expunge:
         await expunge.put([episode(f"e{n:02}", "ann") for n in range(12)])
-        real, calls = purging.purge, []
+        real, calls = purging.purge_marked, []
 
         def mutant(tx: Tx, request: Any, marks: Any) -> None:
             calls.append(len(marks))
@@ -106,7 +126,7 @@ async def test_a_page_that_is_skipped_turns_it_red(clock: ManualClock, tmp_path:
                 real(tx, request, marks)
 
         with monkeypatch.context() as patched:
-            patched.setattr("expunge.erasure.saga.purge", mutant)
+            patched.setattr("expunge.erasure.saga.purge_marked", mutant)
             answer = await expunge.erase("ann", purge=True)
         assert (answer.status, answer.residue) == ("failed", {"episodes": 5})
         healed = await expunge.resume(answer.request_id)
@@ -122,7 +142,7 @@ async def test_derived_records_that_name_nobody_are_counted(filled: Expunge, mon
         kept = statement.text.replace("r.seq < :seq", "r.seq < :seq AND r.user_id <> '-'")
         return Statement(statement.name, kept)
 
-    answer = await erase_with(filled, monkeypatch, purging, "delete_marked", mutant)
+    answer = await erase_with(filled, monkeypatch, (purging, "delete_marked", mutant))
     assert answer.status == "failed"
     assert answer.residue["memories"] == 2
     assert answer.residue["events"] == 1

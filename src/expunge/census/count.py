@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +27,7 @@ class Question:
 
 def count_left(tx: Tx, question: Question, targets: Sequence[Target]) -> list[dict[str, int]]:
     """For each target the records left, by collection, zeros too."""
-    counts = [_by_identity(tx, question, target) for target in targets]
+    counts = _by_identity(tx, question, targets)
     for position, name, left in tx.rows(_DERIVED, org=question.org, request=question.request, seq=question.seq):
         counts[position][name] += left
     return counts
@@ -41,23 +42,31 @@ def count_left_by_pseudonym(
     for part in parts:
         for (value,) in tx.rows(Statement(f"census.live_{part}", LIVE_SUBJECTS[part]), org=question.org):
             clear[part, key.pseudonym(question.org, part, value)] = value
-    counts: list[dict[str, int]] = []
-    for subject in subjects:
-        named = {part: clear.get((part, pseudonym)) for part, pseudonym in subject.items()}
-        if None in named.values():
-            counts.append(dict.fromkeys(COUNTED, 0))
-        else:
-            counts.append(_by_identity(tx, question, Target(question.org, before=before, **named)))
+    counts = [dict.fromkeys(COUNTED, 0) for _ in subjects]
+    live = [
+        (position, {part: clear[part, pseudonym] for part, pseudonym in subject.items()})
+        for position, subject in enumerate(subjects)
+        if all((part, pseudonym) in clear for part, pseudonym in subject.items())
+    ]
+    targets = [Target(question.org, before=before, **named) for _, named in live]
+    for (position, _), count in zip(live, _by_identity(tx, question, targets), strict=True):
+        counts[position] = count
     return counts
 
 
-def _by_identity(tx: Tx, question: Question, target: Target) -> dict[str, int]:
-    named = target.named()
-    values: dict[str, str | int] = {"org": question.org, "seq": question.seq, **named}
-    if target.before is not None:
-        values["before"] = target.before
-    counts = dict.fromkeys(COUNTED, 0)
-    counts.update(tx.rows(_identity_statement(tuple(named), dated=target.before is not None), **values))
+def _by_identity(tx: Tx, question: Question, targets: Sequence[Target]) -> list[dict[str, int]]:
+    """The targets of a request all name the same parts, so one statement counts for all of them."""
+    counts = [dict.fromkeys(COUNTED, 0) for _ in targets]
+    if not targets:
+        return counts
+    named = [target.named() for target in targets]
+    values: dict[str, str | int | None] = {"org": question.org, "seq": question.seq}
+    values["targets"] = json.dumps(named, ensure_ascii=False)
+    before = targets[0].before
+    if before is not None:
+        values["before"] = before
+    for position, name, left in tx.rows(_identity_statement(tuple(named[0]), dated=before is not None), **values):
+        counts[position][name] = left
     return counts
 
 

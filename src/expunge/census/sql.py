@@ -10,31 +10,37 @@ from __future__ import annotations
 COUNTED = ("sessions", "episodes", "events", "memories", "facts", "blocks", "lineage")
 
 BY_IDENTITY = """
-    SELECT 'sessions', count(*) FROM sessions WHERE org = :org AND seq < :seq{identity}{created}
+    SELECT t.key, 'sessions', count(*) FROM json_each(:targets) t CROSS JOIN sessions c
+    WHERE c.org = :org AND c.seq < :seq{identity}{created} GROUP BY t.key
     UNION ALL
-    SELECT 'episodes', count(*) FROM episodes WHERE org = :org AND seq < :seq{identity}{occurred}
+    SELECT t.key, 'episodes', count(*) FROM json_each(:targets) t CROSS JOIN episodes c
+    WHERE c.org = :org AND c.seq < :seq{identity}{occurred} GROUP BY t.key
     UNION ALL
-    SELECT 'events', count(*) FROM events WHERE org = :org AND seq < :seq{identity}{created}
+    SELECT t.key, 'events', count(*) FROM json_each(:targets) t CROSS JOIN events c
+    WHERE c.org = :org AND c.seq < :seq{identity}{created} GROUP BY t.key
     UNION ALL
-    SELECT 'memories', count(*) FROM memories WHERE org = :org AND seq < :seq{identity}{updated}
+    SELECT t.key, 'memories', count(*) FROM json_each(:targets) t CROSS JOIN memories c
+    WHERE c.org = :org AND c.seq < :seq{identity}{updated} GROUP BY t.key
     UNION ALL
-    SELECT 'facts', count(*) FROM facts WHERE org = :org AND seq < :seq{identity}{recorded}
+    SELECT t.key, 'facts', count(*) FROM json_each(:targets) t CROSS JOIN facts c
+    WHERE c.org = :org AND c.seq < :seq{identity}{recorded} GROUP BY t.key
     UNION ALL
-    SELECT 'blocks', count(*) FROM blocks WHERE org = :org AND seq < :seq{identity}{updated}
+    SELECT t.key, 'blocks', count(*) FROM json_each(:targets) t CROSS JOIN blocks c
+    WHERE c.org = :org AND c.seq < :seq{identity}{updated} GROUP BY t.key
 """
 
 IDENTITY = {
-    "namespace": " AND namespace = :namespace",
-    "agent": " AND agent = :agent",
-    "user_id": " AND user_id = :user_id",
-    "session_id": " AND session_id = :session_id",
+    "namespace": " AND c.namespace = json_extract(t.value, '$.namespace')",
+    "agent": " AND c.agent = json_extract(t.value, '$.agent')",
+    "user_id": " AND c.user_id = json_extract(t.value, '$.user_id')",
+    "session_id": " AND c.session_id = json_extract(t.value, '$.session_id')",
 }
 
 DATED = {
-    "created": " AND created_at < :before",
-    "occurred": " AND occurred_at < :before",
-    "updated": " AND updated_at < :before",
-    "recorded": " AND recorded_at < :before",
+    "created": " AND c.created_at < :before",
+    "occurred": " AND c.occurred_at < :before",
+    "updated": " AND c.updated_at < :before",
+    "recorded": " AND c.recorded_at < :before",
 }
 
 DERIVED = """

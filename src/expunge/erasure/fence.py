@@ -7,8 +7,6 @@ from typing import Any
 from expunge.authority.orgs import next_seq
 from expunge.authority.port import Statement, Tx
 from expunge.erasure.request import Request
-from expunge.keys import KeyRing
-from expunge.model.scope import Target
 
 _RAISE = Statement(
     "fences.raise",
@@ -21,12 +19,12 @@ _LOWER = Statement(
 )
 
 
-def raise_fence(tx: Tx, request: Request, targets: list[Target], keys: KeyRing) -> None:
-    """Put up one fence per target, all with the next ``seq`` of the org. From this commit on writes are refused."""
+def raise_fence(tx: Tx, request: Request) -> None:
+    """Put up one fence per subject, all with the next ``seq`` of the org. From this commit on writes are refused."""
     request.fence_seq = next_seq(tx, request.org)
     tx.change_many(
         _RAISE,
-        [_row(request, position, keys.pseudonyms(target), target) for position, target in enumerate(targets)],
+        [_row(request, position, subject) for position, subject in enumerate(request.subjects)],
     )
 
 
@@ -36,7 +34,7 @@ def lower_fence(tx: Tx, request: Request) -> None:
     tx.change(_LOWER, request_id=request.id, seq=request.lowered_seq)
 
 
-def _row(request: Request, position: int, pseudonyms: dict[str, str], target: Target) -> dict[str, Any]:
+def _row(request: Request, position: int, pseudonyms: dict[str, str]) -> dict[str, Any]:
     return {
         "org": request.org,
         "request_id": request.id,
@@ -45,7 +43,7 @@ def _row(request: Request, position: int, pseudonyms: dict[str, str], target: Ta
         "namespace_pn": pseudonyms.get("namespace", ""),
         "session_pn": pseudonyms.get("session_id", ""),
         "agent_pn": pseudonyms.get("agent", ""),
-        "before": target.before,
+        "before": request.before,
         "key_id": request.key_id,
         "seq": request.fence_seq,
     }

@@ -17,10 +17,12 @@ from expunge.erasure.statements import (
     DERIVED_OF,
     DETACHED,
     PAGE_OF_MARKS,
+    count_at_most,
     count_revived,
     find_children,
     find_everywhere,
     find_in_scope,
+    find_linked,
     find_rows,
     hide,
     page_in_scope,
@@ -28,8 +30,6 @@ from expunge.erasure.statements import (
 from expunge.model.scope import Scope, Target
 
 Numbered = tuple[int, Target]
-ALL = -1
-"""No limit, as SQL says it."""
 
 
 class Mark(NamedTuple):
@@ -55,18 +55,29 @@ class Marking:
 
     def count(self) -> dict[Collection, Counter[int]]:
         """How many records each target selects in each collection."""
-        targets = as_parameter(enumerate(self._scope.targets()))
+        targets = self._targets()
         return {
             kind: Counter(dict(self._tx.rows(count_in_scope(kind, self._selector), targets=targets, **self._values)))
             for kind in RECORDS
         }
 
-    def mark_scope(self, size: int = ALL) -> list[Mark] | None:
-        """Mark all that the scope selects in every collection; ``None``, and nothing, when it is more than ``size``."""
-        targets = as_parameter(enumerate(self._scope.targets()))
-        most = ALL if size == ALL else size + 1
-        found = self._tx.rows(find_everywhere(self._selector), targets=targets, size=most, **self._values)
-        return None if len(found) == most else self._mark(found, direct=True)
+    def is_more_than(self, size: int) -> bool:
+        """Whether the scope may select more than so many records."""
+        found = self._tx.rows(count_at_most(self._selector), org=self._scope.org, targets=self._targets())
+        return int(found[0][0]) > size
+
+    def mark_scope(self) -> list[Mark]:
+        """Mark all that the scope selects in every collection."""
+        found = self._tx.rows(find_everywhere(self._selector), targets=self._targets(), **self._values)
+        return self._mark(found, direct=True)
+
+    def mark_linked(self) -> list[Mark]:
+        """Of what the scope selects, mark what has edges or children: enough where all goes in the same commit."""
+        found = self._tx.rows(find_linked(self._selector), targets=self._targets(), **self._values)
+        return self._mark(found, direct=True)
+
+    def _targets(self) -> str:
+        return as_parameter(enumerate(self._scope.targets()))
 
     def mark_targets(self, kind: Collection, targets: Iterable[Numbered]) -> None:
         """Mark all that some targets select in a collection."""

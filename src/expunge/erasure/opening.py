@@ -10,7 +10,6 @@ from expunge.erasure.fence import raise_fence
 from expunge.erasure.request import Request, Status, Step, find_request, insert, save
 from expunge.errors import Abandoned
 from expunge.holds import is_wholly_held
-from expunge.keys import KeyRing
 from expunge.model.instant import Instant
 from expunge.model.scope import Scope
 from expunge.proof import Intent, append_intent
@@ -51,7 +50,7 @@ async def open_erasure(system: System, scope: Scope, *, actor: str, role: str) -
         if all(is_wholly_held(tx, target) for target in targets):
             request.status, request.failure_reason = Status.BLOCKED, "a hold covers the whole scope"
         else:
-            raise_fence(tx, request, targets, system.keys)
+            raise_fence(tx, request)
             request.done(Step.FENCE)
         request.rid = insert(tx, request)
         outcome = "blocked" if request.status is Status.BLOCKED else "intent"
@@ -77,7 +76,7 @@ async def resume_erasure(system: System, org: str, request_id: str, *, role: str
         now, mine = system.clock.now(), request.attempt
         if request.status is Status.COMPLETED or request.status is Status.ABANDONED:
             return request
-        if request.status is Status.BLOCKED and not _unblock(tx, request, system.keys):
+        if request.status is Status.BLOCKED and not _unblock(tx, request):
             return request
         outcome = _take_over(request, system.settings.max_attempts)
         save(tx, request, mine=mine, now=now)
@@ -90,12 +89,12 @@ async def resume_erasure(system: System, org: str, request_id: str, *, role: str
     return request
 
 
-def _unblock(tx: Tx, request: Request, keys: KeyRing) -> bool:
+def _unblock(tx: Tx, request: Request) -> bool:
     """Raise the fence of a blocked request when its hold has been released; whether it was."""
     targets = request.clear_scope.targets()
     if all(is_wholly_held(tx, target) for target in targets):
         return False
-    raise_fence(tx, request, targets, keys)
+    raise_fence(tx, request)
     request.done(Step.FENCE)
     return True
 

@@ -31,7 +31,7 @@ async def preview(system: System, scope: Scope, *, purge: bool) -> Preview:
 
     def unit(tx: Tx) -> Preview:
         marking = Marking(tx, _REHEARSAL, scope, _AFTER_ALL, hiding=False)
-        frontier = marking.mark_scope() or []
+        frontier = marking.mark_scope()
         while frontier:
             frontier = marking.mark_derived([mark.id for mark in frontier])
         goes, effects = marking.outcome()

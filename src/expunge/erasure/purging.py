@@ -1,23 +1,38 @@
-"""Purging: marked records go, batch by batch, and with each the edges that named it (law 8)."""
+"""Purging: records go, and with each the edges that named it (law 8).
+
+Only what the deletes return counts: a held record stays, with its edges, and the census names it.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from expunge.authority.port import Tx
-from expunge.datamap import collection
+from expunge.datamap import RECORDS, collection
+from expunge.datamap.selector import Selector, as_parameter
 from expunge.erasure.marking import Mark
 from expunge.erasure.request import Request
-from expunge.erasure.statements import CUT_FROM_DERIVED, CUT_FROM_SOURCE, delete_marked
+from expunge.erasure.statements import CUT_FROM_DERIVED, CUT_FROM_SOURCE, delete_in_scope, delete_marked
 
 
-def purge(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
-    """Delete marked records and count what went into ``request.removed``.
+def purge_scope(tx: Tx, request: Request, linked: Sequence[Mark]) -> None:
+    """Delete all that is in scope, and the edges of ``linked``, those of them that have any."""
+    scope = request.clear_scope
+    selector, targets = Selector.of(scope), scope.targets()
+    positions = {tuple(target.named().values()): position for position, target in enumerate(targets)}
+    values = {"org": request.org, "targets": as_parameter(enumerate(targets)), "seq": request.lowered_seq}
+    for kind in RECORDS:
+        went = Counter(tx.rows(delete_in_scope(kind, selector), **values))
+        if not selector.parts:
+            went = Counter({(): went.total()})
+        _account(request, kind.name, {positions[whose]: count for whose, count in went.items()})
+    _cut(tx, request, {mark.id: mark.position for mark in linked})
 
-    Only what the deletes return counts: a held record stays, with its edges, and the census names it.
-    """
+
+def purge_marked(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
+    """Delete marked records and the edges of those that went."""
     by_kind: dict[str, list[Mark]] = defaultdict(list)
     for mark in marks:
         by_kind[mark.collection].append(mark)
@@ -27,8 +42,17 @@ def purge(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
         went = tx.rows(delete_marked(collection(name)), org=request.org, rids=rids, seq=request.lowered_seq)
         positions = {mark.id: mark.position for mark in here}
         accounted = {record_id: positions[record_id] for (record_id,) in went}
-        request.removed.setdefault(name, Counter()).update(accounted.values())
+        _account(request, name, Counter(accounted.values()))
         gone |= accounted
+    _cut(tx, request, gone)
+
+
+def _cut(tx: Tx, request: Request, gone: Mapping[str, int]) -> None:
     ids = json.dumps(list(gone), ensure_ascii=False)
-    cut = [*tx.rows(CUT_FROM_DERIVED, org=request.org, ids=ids), *tx.rows(CUT_FROM_SOURCE, org=request.org, ids=ids)]
-    request.removed.setdefault("lineage", Counter()).update(gone[end] for (end,) in cut)
+    for statement in (CUT_FROM_DERIVED, CUT_FROM_SOURCE):
+        ends = tx.rows(statement, org=request.org, ids=ids) if gone else []
+        _account(request, "lineage", Counter(gone[end] for (end,) in ends))
+
+
+def _account(request: Request, name: str, counts: Mapping[int, int]) -> None:
+    request.removed.setdefault(name, Counter()).update(counts)

@@ -20,7 +20,7 @@ from expunge.erasure.ending import complete, fail, follow_up, forget
 from expunge.erasure.fence import lower_fence
 from expunge.erasure.marking import Mark, Marking, Numbered, packs, page_of_marks, pages_of_marks
 from expunge.erasure.plan import plan_hash
-from expunge.erasure.purging import purge
+from expunge.erasure.purging import purge_marked, purge_scope
 from expunge.erasure.request import Request, Status, Step, load_mine, save
 from expunge.errors import EnvironmentFault, ErasureInterrupted
 from expunge.system import System
@@ -72,7 +72,7 @@ class Saga:
         done = self._request.steps_completed
         if Step.FORGET not in done:
             self._progress(Step.PLAN, 0, 1)
-            if {Step.PLAN, Step.MARK, Step.PURGE}.intersection(done) or not await self._at_once():
+            if {Step.PLAN, Step.MARK, Step.LOWER}.intersection(done) or not await self._at_once():
                 await self._in_batches()
             self._progress(Step.CENSUS, 0, 1)
             await self._count()
@@ -108,17 +108,20 @@ class Saga:
     def _plan_to_purge(self, tx: Tx, request: Request) -> None:
         self._plan(tx, request)
         marking = _marking(tx, request, hiding=False)
-        marks = marking.mark_scope(self._size)
-        if marks is None:
+        if marking.is_more_than(self._size):
             raise _MoreThanOneBatch
-        frontier = marks
+        linked = marking.mark_linked()
+        frontier, derived = linked, list[Mark]()
         while frontier:
             frontier = marking.mark_derived([mark.id for mark in frontier])
-            marks += frontier
-        self._end_marking(tx, request)
-        if Step.LOWER not in request.steps_completed:
-            self._lower(tx, request)
-        purge(tx, request, marks)
+            derived += frontier
+        if linked:
+            request.effects = marking.outcome()[1]
+        request.done(Step.MARK)
+        self._lower(tx, request)
+        purge_scope(tx, request, linked)
+        purge_marked(tx, request, derived)
+        request.found = any(count.total() for count in request.removed.values())
         request.done(Step.PURGE)
 
     async def _in_batches(self) -> None:
@@ -254,7 +257,7 @@ def _mark_derived(ids: Sequence[str], tx: Tx, request: Request) -> list[str]:
 def _purge_page(after: tuple[str, str], size: int, tx: Tx, request: Request) -> list[Mark]:
     request.current_step = Step.PURGE
     page = page_of_marks(tx, request.rid, size, after)
-    purge(tx, request, page)
+    purge_marked(tx, request, page)
     if len(page) < size:
         request.done(Step.PURGE)
     return page

@@ -25,9 +25,51 @@ def find_in_scope(collection: Collection, selector: Selector) -> Statement:
 
 @lru_cache
 def find_everywhere(selector: Selector) -> Statement:
-    """As ``find_in_scope`` for every collection, at most ``:size`` rows in all."""
+    """As ``find_in_scope`` for every collection."""
     texts = (find_in_scope(collection, selector).text for collection in RECORDS)
-    return Statement("records.find_everywhere", " UNION ALL ".join(texts) + " LIMIT :size")
+    return Statement("records.find_everywhere", " UNION ALL ".join(texts))
+
+
+@lru_cache
+def find_linked(selector: Selector) -> Statement:
+    """As ``find_everywhere``, but only what has an edge or a child: what the closure and the census need by id."""
+    return Statement("records.find_linked", " UNION ALL ".join(_linked(collection, selector) for collection in RECORDS))
+
+
+def _linked(collection: Collection, selector: Selector) -> str:
+    ties = [f"SELECT 1 FROM lineage l WHERE l.{end} = r.id AND l.org = r.org" for end in ("source", "derived")]
+    ties += [
+        f"SELECT 1 FROM {child.name} c WHERE c.org = r.org AND c.{child.parent.column} = r.id"
+        for child in RECORDS
+        if child.parent is not None and child.parent.collection == collection.name
+    ]
+    return f"{find_in_scope(collection, selector).text} AND ({' OR '.join(f'EXISTS ({tie})' for tie in ties)})"
+
+
+@lru_cache
+def count_at_most(selector: Selector) -> Statement:
+    """How many records are in scope at most (held and newer ones with them), from the index alone."""
+    texts = (
+        f"""SELECT count(*) AS n FROM json_each(:targets) j
+        CROSS JOIN {collection.name} r WHERE {selector.where(collection)}"""
+        for collection in RECORDS
+    )
+    return Statement("records.count_at_most", f"SELECT sum(n) FROM ({' UNION ALL '.join(texts)})")
+
+
+@lru_cache
+def delete_in_scope(collection: Collection, selector: Selector) -> Statement:
+    """Delete the records in scope that are older than ``:seq`` and not held; whose each was, by the scope's parts.
+
+    Rows are looked up by number in the order of the file; as for the org, see ``delete_marked``.
+    """
+    found = f"""SELECT r.rid FROM json_each(:targets) j CROSS JOIN {collection.name} r
+        WHERE {selector.where(collection)}"""
+    return Statement(
+        f"{collection.name}.delete_in_scope",
+        f"""DELETE FROM {collection.name} AS r WHERE r.rid IN ({found}) AND r.org || '' = :org AND r.seq < :seq
+        AND {NOT_HELD} RETURNING {", ".join(selector.parts) or "1"}""",
+    )
 
 
 @lru_cache

@@ -10,6 +10,8 @@ WAL is truncated.
 
 from __future__ import annotations
 
+import time
+
 import apsw
 
 VFS_NAME = "expunge"
@@ -53,6 +55,11 @@ class _DatabaseFile(apsw.VFSFile):
 class _Files(apsw.VFS):
     def __init__(self) -> None:
         super().__init__(VFS_NAME, "")
+
+    def xSleep(self, microseconds: int) -> int:  # noqa: N802
+        """Wait for a lock. The inherited way waits with the interpreter locked, so that no other thread could go on."""
+        time.sleep(microseconds / 1_000_000)
+        return microseconds
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
         is_database = flags[0] & apsw.SQLITE_OPEN_MAIN_DB
