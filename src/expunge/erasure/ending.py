@@ -39,8 +39,10 @@ def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[str
 
 
 def follow_up(tx: Tx, *, request: Request, system: System, deferred: list[dict[str, str]]) -> Request:
-    """Sign the receipts of a completed request again with what is deferred now (design 4)."""
+    """Sign the receipts of a completed request again with what is deferred now, once (design 4)."""
     found = find_request(tx, request.org, request.id)
+    if found.deferred == deferred:
+        return found  # another runner has said so already
     append_follow_ups(tx, found.org, found.id, deferred=deferred, key=system.keys.signer)
     found.deferred = deferred
     save(tx, found, mine=found.attempt, now=system.clock.now())

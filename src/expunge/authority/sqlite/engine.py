@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import threading
 import time
@@ -21,6 +22,8 @@ from expunge.authority.sqlite.transaction import SqliteTx
 T = TypeVar("T")
 
 _READERS = 2
+_LONG_WAL = 1000
+"""Pages after which the WAL is moved into the file: SQLite's own default."""
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.1
 
@@ -40,6 +43,7 @@ class SqliteAuthority:
         self._mine = threading.local()
         self._opened: list[apsw.Connection] = []
         self._writer: apsw.Connection
+        self._wal_pages = 0
 
     @classmethod
     async def open(
@@ -82,11 +86,12 @@ class SqliteAuthority:
         return await self._hop(self._writing, self._truncate)
 
     async def close(self) -> None:
-        """Wait for what runs and close the connections; the last one out empties the WAL."""
+        """Wait for what runs and close the connections; the last one out empties the WAL, if there is room."""
         for threads in (self._reading, self._counting, self._writing):
             await asyncio.to_thread(threads.shutdown)
         for connection in reversed(self._opened):
-            connection.close()
+            with contextlib.suppress(apsw.Error):  # the WAL stays, and is moved when the file is opened again
+                connection.close()
         self._opened.clear()
 
     async def _hop(self, threads: ThreadPoolExecutor, job: Callable[[], T]) -> T:
@@ -99,7 +104,13 @@ class SqliteAuthority:
         with faults(self.place):
             self._writer = self._until_free(job)
             self._opened.append(self._writer)
+            self._writer.set_wal_hook(self._note_wal)
             self._until_free(lambda: migrate(self._writer, self.place))
+
+    def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        """Called within a commit; it takes the place of SQLite's own checkpoint, see ``_checkpoint``."""
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
 
     def _open_reader(self) -> apsw.Connection:
         def job() -> apsw.Connection:
@@ -131,7 +142,19 @@ class SqliteAuthority:
             return result
 
         with faults(self.place):
-            return self._until_free(job)
+            result = self._until_free(job)
+        self._checkpoint()
+        return result
+
+    def _checkpoint(self) -> None:
+        """Move a long WAL into the file, after the commit and apart from it.
+
+        It is no fault of the unit when the disk is full or somebody reads: what was committed is committed.
+        """
+        if self._wal_pages >= _LONG_WAL:
+            self._wal_pages = 0
+            with contextlib.suppress(apsw.Error):
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _read(self, connection: apsw.Connection, unit: Unit[T]) -> T:
         def job() -> T:

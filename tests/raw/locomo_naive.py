@@ -1,0 +1,27 @@
+"""What a program does that thinks a DELETE is an erasure: the rows go, the bytes stay.
+
+    python -I -S locomo_naive.py DATABASE < plan
+
+The plan is a JSON object: ``rows`` to delete, as collection -> ids, and ``edges`` as [derived, source] pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+
+
+def main() -> None:
+    """Delete, and empty the WAL."""
+    plan = json.load(sys.stdin)
+    connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+    connection.execute("PRAGMA secure_delete = 0")
+    for table, ids in plan["rows"].items():
+        connection.executemany(f"DELETE FROM {table} WHERE id = ?", [(record_id,) for record_id in ids])
+    connection.executemany("DELETE FROM lineage WHERE derived = ? AND source = ?", plan["edges"])
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.close()
+
+
+main()
