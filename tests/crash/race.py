@@ -176,8 +176,8 @@ async def erase_many(
         met[str(answer.status)] += 1
         met["removed"] += sum(answer.removed.values())
         met["deferred"] += bool(answer.deferred)
-        met["derived"] += answer.effects["derived"]
-        met["detached"] += answer.effects["detached"]
+        met["derived"] += answer.effects.get("derived", 0)
+        met["detached"] += answer.effects.get("detached", 0)
         await look(number)
     return met
 

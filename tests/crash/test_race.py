@@ -88,7 +88,7 @@ def test_writers_of_two_processes_against_200_erasures(tmp_path):
             async def look(number: int) -> None:
                 assert_clean(checker.check())
 
-            in_batches = settings.model_copy(update={"batch_rows": 5})
+            in_batches = settings.model_copy(update={"batch_rows": 40})
             async with Expunge(settings=settings) as one, Expunge(settings=in_batches) as other:
                 return await erase_many([one, other], ERASURES, 7, look)
 

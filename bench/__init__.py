@@ -1,0 +1,1 @@
+"""What the product costs, as ratios to hand-written SQL on the same driver: ``python -m bench``."""
