@@ -197,7 +197,7 @@ PLANNED = [
     *(saga.page_in_scope(kind, Selector(("user_id",), dated=False)) for kind in RECORDS),
     *(saga.find_rows(kind) for kind in RECORDS),
     *(saga.delete_in_scope(kind, Selector(("user_id",), dated=False)) for kind in RECORDS),
-    saga.find_linked(Selector(("user_id",), dated=False)), saga.count_at_most(Selector(("user_id",), dated=False)),
+    saga.find_linked(Selector(("user_id",), dated=False)),
     *(saga.hide(kind) for kind in RECORDS),
     *(saga.delete_marked(kind) for kind in RECORDS),
     *(saga.find_children(kind, kind.parent.column) for kind in RECORDS if kind.parent),

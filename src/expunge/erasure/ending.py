@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from expunge.authority.port import Tx
 from expunge.erasure.opening import audit_request
@@ -28,7 +29,7 @@ def forget(tx: Tx, request: Request) -> None:
     request.done(Step.FORGET)
 
 
-def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[str]:
+def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[dict[str, Any]]:
     """Sign a receipt per subject into the org's chain; the receipts."""
     receipts = [(position, _receipt(request, position, system.authority.name)) for position in _positions(request)]
     signed = append_receipts(tx, request.org, receipts, system.keys.signer)
@@ -44,8 +45,8 @@ def follow_up(tx: Tx, *, request: Request, system: System, deferred: list[dict[s
     if found.deferred == deferred:
         return found  # another runner has said so already
     append_follow_ups(tx, found.org, found.id, deferred=deferred, key=system.keys.signer)
-    found.deferred = deferred
-    save(tx, found, mine=found.attempt, now=system.clock.now())
+    was, found.deferred = found.copy(), deferred
+    save(tx, found, was=was, now=system.clock.now())
     return found
 
 

@@ -17,7 +17,6 @@ from expunge.erasure.statements import (
     DERIVED_OF,
     DETACHED,
     PAGE_OF_MARKS,
-    count_at_most,
     count_revived,
     find_children,
     find_everywhere,
@@ -60,11 +59,6 @@ class Marking:
             kind: Counter(dict(self._tx.rows(count_in_scope(kind, self._selector), targets=targets, **self._values)))
             for kind in RECORDS
         }
-
-    def is_more_than(self, size: int) -> bool:
-        """Whether the scope may select more than so many records."""
-        found = self._tx.rows(count_at_most(self._selector), org=self._scope.org, targets=self._targets())
-        return int(found[0][0]) > size
 
     def mark_scope(self) -> list[Mark]:
         """Mark all that the scope selects in every collection."""
@@ -127,12 +121,12 @@ class Marking:
         """
         counts = {kind.name: {"direct": 0, "derived": 0} for kind in RECORDS}
         derived: Counter[int] = Counter()
+        revived: Counter[int] = Counter()
         for name, direct, position, count in self._tx.rows(COUNT_MARKS, request=self._request):
             counts[name]["direct" if direct else "derived"] += count
             if not direct:
                 derived[position] += count
         values = {"org": self._scope.org, "request": self._request}
-        revived: Counter[int] = Counter()
         for kind in RECORDS:
             if kind.versioned_by and any(counts[kind.name].values()):
                 revived.update(dict(self._tx.rows(count_revived(kind), **values)))

@@ -73,13 +73,13 @@ async def resume_erasure(system: System, org: str, request_id: str, *, role: str
 
     def unit(tx: Tx) -> Request:
         request = find_request(tx, org, request_id)
-        now, mine = system.clock.now(), request.attempt
+        now, was = system.clock.now(), request.copy()
         if request.status is Status.COMPLETED or request.status is Status.ABANDONED:
             return request
         if request.status is Status.BLOCKED and not _unblock(tx, request):
             return request
         outcome = _take_over(request, system.settings.max_attempts)
-        save(tx, request, mine=mine, now=now)
+        save(tx, request, was=was, now=now)
         audit_request(tx, request, role, outcome, now)
         return request
 

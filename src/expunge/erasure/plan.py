@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 from expunge.datamap import COLLECTIONS
-from expunge.keys import KeyRing
 from expunge.model.canonical import canonical_plain, digest
 from expunge.model.scope import Scope
 
@@ -13,13 +12,13 @@ RULES_VERSION = 1
 """Raised when the lineage rule or what an act does to a collection changes its meaning."""
 
 
-def plan_hash(scope: Scope, keys: KeyRing, *, purge: bool) -> str:
+def plan_hash(scope: Scope, subjects: list[dict[str, str]], key_id: str, *, purge: bool) -> str:
     """A hash over scope (by pseudonyms), options, collections and their acts, the rules' version and the cutoff."""
     plan = {
         "org": scope.org,
         "type": scope.type,
-        "subjects": [keys.pseudonyms(target) for target in scope.targets()],
-        "key_id": keys.current.id,
+        "subjects": subjects,
+        "key_id": key_id,
         "before": None if scope.before is None else str(scope.before),
         "purge": purge,
         "collections": _collections(),

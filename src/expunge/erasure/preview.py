@@ -28,6 +28,7 @@ class Preview:
 
 async def preview(system: System, scope: Scope, *, purge: bool) -> Preview:
     """Say what an erasure of this scope would do, and do nothing."""
+    subjects = [system.keys.pseudonyms(target) for target in scope.targets()]
 
     def unit(tx: Tx) -> Preview:
         marking = Marking(tx, _REHEARSAL, scope, _AFTER_ALL, hiding=False)
@@ -36,7 +37,7 @@ async def preview(system: System, scope: Scope, *, purge: bool) -> Preview:
             frontier = marking.mark_derived([mark.id for mark in frontier])
         goes, effects = marking.outcome()
         return Preview(
-            plan_hash=plan_hash(scope, system.keys, purge=purge),
+            plan_hash=plan_hash(scope, subjects, system.keys.current.id, purge=purge),
             found=any(any(counts.values()) for counts in goes.values()),
             goes=goes,
             effects={name: counts.total() for name, counts in effects.items()},

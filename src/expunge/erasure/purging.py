@@ -17,14 +17,26 @@ from expunge.erasure.request import Request
 from expunge.erasure.statements import CUT_FROM_DERIVED, CUT_FROM_SOURCE, delete_in_scope, delete_marked
 
 
-def purge_scope(tx: Tx, request: Request, linked: Sequence[Mark]) -> None:
-    """Delete all that is in scope, and the edges of ``linked``, those of them that have any."""
+class MoreThanOneBatch(Exception):
+    """The scope does not fit into one commit; what was deleted in it has to be taken back."""
+
+
+def purge_scope(tx: Tx, request: Request, linked: Sequence[Mark], size: int) -> None:
+    """Delete all that is in scope, and the edges of ``linked``, those of them that have any.
+
+    Raises:
+        MoreThanOneBatch: it is more than ``size`` records.
+
+    """
     scope = request.clear_scope
     selector, targets = Selector.of(scope), scope.targets()
     positions = {tuple(target.named().values()): position for position, target in enumerate(targets)}
     values = {"org": request.org, "targets": as_parameter(enumerate(targets)), "seq": request.lowered_seq}
+    left = size
     for kind in RECORDS:
-        went = Counter(tx.rows(delete_in_scope(kind, selector), **values))
+        went = Counter(tx.rows(delete_in_scope(kind, selector), size=left + 1, **values))
+        if (left := left - went.total()) < 0:
+            raise MoreThanOneBatch
         if not selector.parts:
             went = Counter({(): went.total()})
         _account(request, kind.name, {positions[whose]: count for whose, count in went.items()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -54,7 +54,6 @@ _COLUMNS = (
 )
 _NAMES = _COLUMNS.replace(" ", "").split(",")
 _FIND = Statement("requests.find", f"SELECT {_COLUMNS} FROM requests WHERE id = :id AND org = :org")
-_LOAD = Statement("requests.load", f"SELECT {_COLUMNS} FROM requests WHERE rid = :rid")
 _LIST = Statement(
     "requests.list",
     f"SELECT {_COLUMNS} FROM requests WHERE org = :org AND rid < :below ORDER BY rid DESC LIMIT :size",
@@ -67,7 +66,7 @@ _INSERT = Statement(
 _SAVE = Statement(
     "requests.save",
     f"""UPDATE requests SET {", ".join(f"{name} = :{name}" for name in _NAMES[1:])}
-    WHERE rid = :rid AND attempt = :mine""",
+    WHERE rid = :rid AND attempt = :mine AND status = :held""",
 )
 _JSON = ("scope", "subjects", "steps_completed", "removed", "effects", "deferred", "census")
 _PAGE_ROWS = 500
@@ -122,6 +121,11 @@ class Request:
         """What the receipts of one request share."""
         return "batch-" + self.id.removeprefix("er-")
 
+    def copy(self) -> Request:
+        """A request that a unit of work may change, and change again when the unit is repeated."""
+        removed = {name: Counter(counts) for name, counts in self.removed.items()}
+        return replace(self, steps_completed=list(self.steps_completed), removed=removed)
+
     def done(self, step: Step) -> None:
         """Note a step as finished."""
         if step not in self.steps_completed:
@@ -136,7 +140,8 @@ class Request:
         """What the last census found left, by collection."""
         left: Counter[str] = Counter()
         for counts in self.census or ():
-            left.update(counts)
+            if any(counts.values()):
+                left.update(counts)
         return {name: count for name, count in left.items() if count}
 
 
@@ -147,29 +152,16 @@ def insert(tx: Tx, request: Request) -> int:
     return int(tx.rows(_INSERT, **values)[0][0])
 
 
-def load_mine(tx: Tx, rid: int, attempt: int) -> Request:
-    """The request, if this attempt is still the one that runs it.
+def save(tx: Tx, request: Request, *, was: Request, now: Instant) -> None:
+    """Write a request back, if it still stands at the attempt and status that it was read with.
 
     Raises:
         RunnerSuperseded: another runner has taken it over or ended it.
 
     """
-    request = _from_row(tx.rows(_LOAD, rid=rid)[0])
-    if request.attempt != attempt or request.status is not Status.IN_PROGRESS:
-        raise RunnerSuperseded(f"erasure {request.id} is now at attempt {request.attempt}, {request.status}")
-    return request
-
-
-def save(tx: Tx, request: Request, *, mine: int, now: Instant) -> None:
-    """Write a request back.
-
-    Raises:
-        RunnerSuperseded: another attempt has begun.
-
-    """
     request.updated_at = now
-    if tx.change(_SAVE, mine=mine, **_as_values(request)) != 1:
-        raise RunnerSuperseded(f"erasure {request.id} was taken over")
+    if tx.change(_SAVE, mine=was.attempt, held=was.status, **_as_values(request)) != 1:
+        raise RunnerSuperseded(f"erasure {request.id} was taken over or ended by another runner")
 
 
 def find_request(tx: Tx, org: str, request_id: str) -> Request:

@@ -1,7 +1,7 @@
 """The saga: one erasure as checkpointed idempotent steps, from the intent to the receipt (design 4).
 
-Every commit reads the request row, does one thing, and writes the row back under its attempt, so a killed runner
-leaves a state to go on from, and a runner that was taken over cannot commit any more. A scope of up to one batch
+Every commit does one thing and writes the request row back under its attempt, so a killed runner leaves a state to go
+on from, and a runner that was taken over cannot commit any more. A scope of up to one batch
 takes open and fence in one commit, plan to purge in a second; then one more to forget after the census, and one to
 sign after the bytes have been reclaimed, so that what a receipt says of them is known when it is signed.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from expunge.authority.port import Tx
 from expunge.census import Question, count_left
@@ -20,8 +20,8 @@ from expunge.erasure.ending import complete, fail, follow_up, forget
 from expunge.erasure.fence import lower_fence
 from expunge.erasure.marking import Mark, Marking, Numbered, packs, page_of_marks, pages_of_marks
 from expunge.erasure.plan import plan_hash
-from expunge.erasure.purging import purge_marked, purge_scope
-from expunge.erasure.request import Request, Status, Step, load_mine, save
+from expunge.erasure.purging import MoreThanOneBatch, purge_marked, purge_scope
+from expunge.erasure.request import Request, Status, Step, save
 from expunge.errors import EnvironmentFault, ErasureInterrupted
 from expunge.system import System
 
@@ -39,9 +39,9 @@ class Saga:
 
     def __init__(self, system: System, request: Request, *, role: str, progress: Progress = silent) -> None:
         self._system, self._role, self._progress = system, role, progress
-        self._request, self._attempt = request, request.attempt
+        self._request = request
         self._size = system.settings.batch_rows
-        self.receipts: list[str] | None = None
+        self.receipts: list[dict[str, Any]] | None = None
         """The receipts, when this run has signed them."""
 
     async def run(self) -> Request:
@@ -82,12 +82,12 @@ class Saga:
             self._progress(Step.FINISH, 1, 1)
 
     async def _commit(self, work: Callable[[Tx, Request], T]) -> T:
-        """One commit of this attempt: the request is read, worked on, and written back."""
+        """One commit of this attempt: the request is worked on, and written back if it is still ours (``save``)."""
 
         def unit(tx: Tx) -> tuple[Request, T]:
-            request = load_mine(tx, self._request.rid, self._attempt)
+            request = self._request.copy()
             result = work(tx, request)
-            save(tx, request, mine=self._attempt, now=self._system.clock.now())
+            save(tx, request, was=self._request, now=self._system.clock.now())
             return request, result
 
         self._request, result = await self._system.authority.run(unit)
@@ -100,7 +100,7 @@ class Saga:
         """Plan, mark, lower and purge in one commit, unless the scope selects more than one batch."""
         try:
             await self._commit(self._plan_to_purge)
-        except _MoreThanOneBatch:
+        except MoreThanOneBatch:
             return False
         self._progress(Step.PURGE, 1, 1)
         return True
@@ -108,18 +108,15 @@ class Saga:
     def _plan_to_purge(self, tx: Tx, request: Request) -> None:
         self._plan(tx, request)
         marking = _marking(tx, request, hiding=False)
-        if marking.is_more_than(self._size):
-            raise _MoreThanOneBatch
         linked = marking.mark_linked()
         frontier, derived = linked, list[Mark]()
         while frontier:
             frontier = marking.mark_derived([mark.id for mark in frontier])
             derived += frontier
-        if linked:
-            request.effects = marking.outcome()[1]
+        request.effects = marking.outcome()[1]
         request.done(Step.MARK)
         self._lower(tx, request)
-        purge_scope(tx, request, linked)
+        purge_scope(tx, request, linked, self._size)
         purge_marked(tx, request, derived)
         request.found = any(count.total() for count in request.removed.values())
         request.done(Step.PURGE)
@@ -136,7 +133,7 @@ class Saga:
 
     def _plan(self, _tx: Tx, request: Request) -> None:
         request.current_step = Step.PLAN
-        request.plan_hash = plan_hash(request.clear_scope, self._system.keys, purge=request.purge)
+        request.plan_hash = plan_hash(request.clear_scope, request.subjects, request.key_id, purge=request.purge)
         request.done(Step.PLAN)
 
     async def _mark_in_batches(self) -> None:
@@ -215,7 +212,7 @@ class Saga:
         await self._commit(work)
 
     async def _finish(self, deferred: list[dict[str, str]]) -> None:
-        def work(tx: Tx, request: Request) -> list[str]:
+        def work(tx: Tx, request: Request) -> list[dict[str, Any]]:
             request.deferred = deferred
             request.done(Step.RECLAIM)
             return complete(tx, request, self._system, role=self._role)
@@ -230,10 +227,6 @@ class Saga:
         unit = partial(follow_up, request=self._request, system=self._system, deferred=deferred)
         self._request = await self._system.authority.run(unit)
         self.receipts = None
-
-
-class _MoreThanOneBatch(Exception):
-    """The scope does not fit into one commit."""
 
 
 def _marking(tx: Tx, request: Request, *, hiding: bool) -> Marking:

@@ -47,24 +47,13 @@ def _linked(collection: Collection, selector: Selector) -> str:
 
 
 @lru_cache
-def count_at_most(selector: Selector) -> Statement:
-    """How many records are in scope at most (held and newer ones with them), from the index alone."""
-    texts = (
-        f"""SELECT count(*) AS n FROM json_each(:targets) j
-        CROSS JOIN {collection.name} r WHERE {selector.where(collection)}"""
-        for collection in RECORDS
-    )
-    return Statement("records.count_at_most", f"SELECT sum(n) FROM ({' UNION ALL '.join(texts)})")
-
-
-@lru_cache
 def delete_in_scope(collection: Collection, selector: Selector) -> Statement:
-    """Delete the records in scope that are older than ``:seq`` and not held; whose each was, by the scope's parts.
+    """Delete at most ``:size`` records in scope, older than ``:seq`` and not held; whose each was, by scope parts.
 
     Rows are looked up by number in the order of the file; as for the org, see ``delete_marked``.
     """
     found = f"""SELECT r.rid FROM json_each(:targets) j CROSS JOIN {collection.name} r
-        WHERE {selector.where(collection)}"""
+        WHERE {selector.where(collection)} AND r.seq < :seq LIMIT :size"""
     return Statement(
         f"{collection.name}.delete_in_scope",
         f"""DELETE FROM {collection.name} AS r WHERE r.rid IN ({found}) AND r.org || '' = :org AND r.seq < :seq

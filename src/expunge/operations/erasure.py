@@ -190,11 +190,12 @@ async def receipts(system: System, _call: Call, given: OneInput) -> ReceiptsOutp
     return ReceiptsOutput(request_id=given.request_id, receipts=await system.authority.read(unit))
 
 
-async def _answer(system: System, found: Request, receipts: list[str] | None = None) -> Answer:
-    bodies = receipts or []
-    if receipts is None and found.status is Status.COMPLETED:
-        bodies = await system.authority.read(lambda tx: receipts_of(tx, found.org, found.id))
-    signed = [json.loads(body) for body in bodies]
+async def _answer(system: System, found: Request, signed: list[dict[str, Any]] | None = None) -> Answer:
+    if signed is None:
+        signed = []
+        if found.status is Status.COMPLETED:
+            bodies = await system.authority.read(lambda tx: receipts_of(tx, found.org, found.id))
+            signed = [json.loads(body) for body in bodies]
     counted = None if found.census is None else erasure.store_census(system.authority.name, found.census)
     return Answer(
         request_id=found.id,

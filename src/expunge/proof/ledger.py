@@ -12,7 +12,7 @@ from expunge.authority.port import Statement, Tx
 from expunge.keys import SigningKey
 from expunge.model.canonical import canonical_plain, digest
 from expunge.model.instant import Instant, to_text
-from expunge.proof.receipt import Receipt, document, sign
+from expunge.proof.receipt import Receipt, said_by, sign
 
 _APPEND = Statement(
     "ledger.append",
@@ -60,9 +60,9 @@ def append_intent(tx: Tx, intent: Intent) -> None:
     set_ledger_head(tx, intent.org, length + 1, head)
 
 
-def append_receipts(tx: Tx, org: str, receipts: Iterable[tuple[int, Receipt]], key: SigningKey) -> list[str]:
+def append_receipts(tx: Tx, org: str, receipts: Iterable[tuple[int, Receipt]], key: SigningKey) -> list[dict[str, Any]]:
     """Chain and sign receipts, given with the positions of their subjects, behind the org's head; as signed."""
-    return _append(tx, org, [(position, document(receipt)) for position, receipt in receipts], key)
+    return _append(tx, org, [(position, said_by(receipt)) for position, receipt in receipts], key)
 
 
 def append_follow_ups(
@@ -82,17 +82,19 @@ def append_follow_ups(
     _append(tx, org, [(position, json.loads(body) | news) for position, body in newest], key)
 
 
-def _append(tx: Tx, org: str, documents: Iterable[tuple[int, dict[str, Any]]], key: SigningKey) -> list[str]:
+def _append(tx: Tx, org: str, documents: Iterable[tuple[int, dict[str, Any]]], key: SigningKey) -> list[dict[str, Any]]:
     length, head = ledger_head(tx, org)
     rows: list[dict[str, Any]] = []
+    signed: list[dict[str, Any]] = []
     for position, said in documents:
-        body = sign(said, head, key)
+        document, body = sign(said, head, key)
+        signed.append(document)
         head, length = digest(body), length + 1
         values = {"org": org, "request_id": said["request_id"], "position": position}
         rows.append(values | {"n": length, "kind": "receipt", "body": body.decode()})
     tx.change_many(_APPEND, rows)
     set_ledger_head(tx, org, length, head)
-    return [row["body"] for row in rows]
+    return signed
 
 
 def receipts_of(tx: Tx, org: str, request_id: str) -> list[str]:

@@ -47,7 +47,7 @@ class Receipt:
     deferred: list[dict[str, str]] = field(default_factory=list)
 
 
-def document(receipt: Receipt) -> dict[str, Any]:
+def said_by(receipt: Receipt) -> dict[str, Any]:
     """What a receipt says, before it is chained and signed."""
     scope: dict[str, Any] = {
         "type": receipt.scope_type,
@@ -77,11 +77,12 @@ def document(receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def sign(said: dict[str, Any], previous: str | None, key: SigningKey) -> bytes:
-    """A receipt as RFC 8785 canonical JSON, with the hash of the one before it in its org and the signature.
+def sign(said: dict[str, Any], previous: str | None, key: SigningKey) -> tuple[dict[str, Any], bytes]:
+    """A receipt, and its RFC 8785 canonical JSON, with the hash of the one before it in its org and the signature.
 
     The signature is over the canonical form without the field ``signature``.
     """
-    unsigned = said | {"previous": previous, "key_id": key.id}
-    unsigned.pop("signature", None)
-    return canonical_plain(unsigned | {"signature": key.sign(canonical_plain(unsigned))})
+    signed = said | {"previous": previous, "key_id": key.id}
+    signed.pop("signature", None)
+    signed["signature"] = key.sign(canonical_plain(signed))
+    return signed, canonical_plain(signed)

@@ -237,7 +237,7 @@ CREATE TABLE ledger (
     body       TEXT NOT NULL,
     PRIMARY KEY (org, n)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX ledger_request ON ledger (org, request_id, kind, position);
+CREATE INDEX ledger_request ON ledger (request_id, org, kind, position);
 
 CREATE TABLE audit (
     org        TEXT NOT NULL,
