@@ -18,8 +18,11 @@ def ensure_org(tx: Tx, org: str) -> None:
 
 def next_seq(tx: Tx, org: str) -> int:
     """Raise the erasure counter of an org; its new value."""
-    ensure_org(tx, org)
-    return int(tx.rows(_NEXT_SEQ, org=org)[0][0])
+    raised = tx.rows(_NEXT_SEQ, org=org)
+    if not raised:
+        ensure_org(tx, org)
+        raised = tx.rows(_NEXT_SEQ, org=org)
+    return int(raised[0][0])
 
 
 def seqs(tx: Tx) -> dict[str, int]:
@@ -35,5 +38,6 @@ def ledger_head(tx: Tx, org: str) -> tuple[int, str | None]:
 
 def set_ledger_head(tx: Tx, org: str, length: int, head: str | None) -> None:
     """Move the head of an org's ledger."""
-    ensure_org(tx, org)
-    tx.change(_SET_HEAD, org=org, length=length, head=head)
+    if not tx.change(_SET_HEAD, org=org, length=length, head=head):
+        ensure_org(tx, org)
+        tx.change(_SET_HEAD, org=org, length=length, head=head)

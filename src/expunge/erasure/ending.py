@@ -31,7 +31,9 @@ def forget(tx: Tx, request: Request) -> None:
 
 def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[dict[str, Any]]:
     """Sign a receipt per subject into the org's chain; the receipts."""
-    receipts = [(position, _receipt(request, position, system.authority.name)) for position in _positions(request)]
+    receipts = (
+        (position, _receipt(request, position, system.authority.name)) for position in range(len(request.subjects))
+    )
     signed = append_receipts(tx, request.org, receipts, system.keys.signer)
     request.status, request.current_step = Status.COMPLETED, None
     request.done(Step.FINISH)
@@ -48,10 +50,6 @@ def follow_up(tx: Tx, *, request: Request, system: System, deferred: list[dict[s
     was, found.deferred = found.copy(), deferred
     save(tx, found, was=was, now=system.clock.now())
     return found
-
-
-def _positions(request: Request) -> range:
-    return range(len(request.subjects))
 
 
 def _receipt(request: Request, position: int, store: str) -> Receipt:

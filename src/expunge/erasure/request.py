@@ -73,6 +73,11 @@ _PAGE_ROWS = 500
 _NEWEST = 1 << 62
 
 
+def no_effects() -> Tally:
+    """The effects on others of an erasure that has none (law 10)."""
+    return {"derived": Counter(), "detached": Counter(), "revived": Counter()}
+
+
 @dataclass(slots=True)
 class Request:
     """One request. ``scope`` is clear until it is forgotten, and then ``None``; ``census`` is by subject."""
@@ -100,7 +105,7 @@ class Request:
     failure_reason: str | None = None
     found: bool | None = None
     removed: Tally = field(default_factory=dict)
-    effects: Tally = field(default_factory=dict)
+    effects: Tally = field(default_factory=no_effects)
     deferred: list[dict[str, str]] = field(default_factory=list)
     census: list[dict[str, int]] | None = None
 

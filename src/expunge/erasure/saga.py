@@ -113,7 +113,8 @@ class Saga:
         while frontier:
             frontier = marking.mark_derived([mark.id for mark in frontier])
             derived += frontier
-        request.effects = marking.outcome()[1]
+        if linked:  # without an edge nothing outside the scope is touched, and all versions of a key go together
+            request.effects = marking.outcome()[1]
         request.done(Step.MARK)
         self._lower(tx, request)
         purge_scope(tx, request, linked, self._size)
