@@ -86,14 +86,14 @@ async def test_the_lineage_rule(expunge: Expunge) -> None:
             memory("from-both", "fb", sources=["both"]), memory("from-only-a", "fa", sources=["only-a"]),
             fact("of-sum", "bob", sources=["sum", "b1"]), fact("of-deep3", sources=["deep3"]),
             episode("reply", "bob", sources=["a1"]), block("blk", "persona", "bob", sources=["a2"]),
-            event("b1-v", "b1", "ann"), event("a1-v", "a1", "bob"),
+            event("b1-v", "b1", "ann"), event("a1-v", "a1", "bob"), event("a2-v", "a2", "ann"),
         ]
     )  # fmt: skip
     before = await dump(expunge)
     preview = await expunge.preview("ann")
     answer = await expunge.erase("ann", purge=True)
     gone = {
-        "a1", "a2", "of-ann", "only-a", "sum", "deep2", "deep3", "from-only-a", "of-deep3", "reply", "blk", "b1-v", "a1-v",
+        "a1", "a2", "of-ann", "only-a", "sum", "deep2", "deep3", "from-only-a", "of-deep3", "reply", "blk", "b1-v", "a1-v", "a2-v",
     }  # fmt: skip
     after = await dump(expunge)
     assert ids(before) - ids(after) == gone

@@ -37,6 +37,8 @@ def find_linked(selector: Selector) -> Statement:
 
 
 def _linked(collection: Collection, selector: Selector) -> str:
+    if collection.parent is not None:  # all of these are tied to their parent
+        return find_in_scope(collection, selector).text
     ties = [f"SELECT 1 FROM lineage l WHERE l.{end} = r.id AND l.org = r.org" for end in ("source", "derived")]
     ties += [
         f"SELECT 1 FROM {child.name} c WHERE c.org = r.org AND c.{child.parent.column} = r.id"
