@@ -142,8 +142,8 @@ def cli_page() -> str:
     lines = [
         "# Command line",
         "",
-        "`expunge [--db URL] [--org NAME] [--json] COMMAND …`; the three may also stand after the command. Data goes to",
-        "stdout, progress and errors to stderr. An id that begins with `-` goes after `--` or, for an option, as",
+        "`expunge [--db URL] [--org NAME] [--json] COMMAND …`; the three may also stand after the command. Data goes",
+        "to stdout, progress and errors to stderr. An id that begins with `-` goes after `--` or, for an option, as",
         "`--user=-x`.",
         "",
         "| exit code | means |",

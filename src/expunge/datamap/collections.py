@@ -153,7 +153,7 @@ _CONTROL: tuple[Collection, ...] = (
             *_system("failure_reason", "found", "removed", "effects", "deferred", "census"),
         ),
         act=Act.KEEP,
-        keep="status and answer of the erasure; the clear scope is emptied when it ends",
+        keep="status and answer of the erasure; the clear scope is emptied once it is counted",
         lifetime="90 days (removed from Core 2 on)",
     ),
     Collection(
@@ -180,7 +180,7 @@ _CONTROL: tuple[Collection, ...] = (
             *_system("rid", "position", "direct"),
         ),
         act=Act.KEEP,
-        keep="needed until the census has counted; emptied when the erasure ends",
+        keep="needed until the census has counted, and emptied then",
         lifetime="one erasure",
     ),
     Collection(
