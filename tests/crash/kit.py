@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from expunge import Expunge, Settings
 from expunge.authority.port import Reclaimed, Statement, Tx, Unit
 from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.model.instant import Clock, ManualClock
-from tests.support import digests, dump, files_of
+from tests.support import dump, files_of
 
 T = TypeVar("T")
 RAW = Path(__file__).parent.parent / "raw"
@@ -77,7 +78,7 @@ def _be_child(job: Callable[[], Any], writing: int, seconds: int) -> None:
         signal.alarm(seconds)
         try:
             answer = pickle.dumps((job(), ""))
-        except BaseException:
+        except BaseException:  # noqa: BLE001 (the parent is told, whatever it was)
             answer = pickle.dumps((None, traceback.format_exc()))
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(answer)
@@ -140,7 +141,7 @@ def raw(script: str, *arguments: object, seconds: float = 120) -> str:
 Watch = Callable[[str, int, str], None]
 """Called with what runs (``run`` or ``reclaim``), its number from 1, and ``before`` or ``after``."""
 Gate = Callable[[str, int], Awaitable[None]]
-"""Awaited before something runs, outside of any transaction."""
+"""Awaited before something begins (``count`` for the census), outside of any transaction."""
 
 
 class Watched:
@@ -153,6 +154,8 @@ class Watched:
         self.inner, self.name = inner, inner.name
         self.watch, self.gate = watch, gate
         self.passed: list[tuple[str, int]] = []
+        """What was about to be done: of the commits only those whose unit ran to its end."""
+        self._begun: Counter[str] = Counter()
 
     async def run(self, unit: Unit[T]) -> T:
         number = await self._begin("run")
@@ -180,19 +183,22 @@ class Watched:
         return await self.inner.read(unit)
 
     async def read_apart(self, unit: Unit[T]) -> T:
+        await self._begin("count")
         return await self.inner.read_apart(unit)
 
     async def close(self) -> None:
         await self.inner.close()
 
     async def _begin(self, what: str) -> int:
-        number = 1 + sum(kind == what for kind, _ in self.passed)
-        self.passed.append((what, number))
+        self._begun[what] += 1
+        number = self._begun[what]
         if self.gate is not None:
             await self.gate(what, number)
         return number
 
     def _say(self, what: str, number: int, when: str) -> None:
+        if (what, number) not in self.passed:
+            self.passed.append((what, number))
         if self.watch is not None:
             self.watch(what, number, when)
 
@@ -248,20 +254,3 @@ def holding(folder: Path, words: list[str]) -> dict[str, list[str]]:
     """Which of some words stand in the raw bytes of which files of a folder."""
     found = {name: [word for word in words if word.encode() in data] for name, data in files_of(folder).items()}
     return {name: words for name, words in found.items() if words}
-
-
-__all__ = [
-    "Ended",
-    "Watched",
-    "control",
-    "copied",
-    "digests",
-    "everything",
-    "forked",
-    "holding",
-    "in_child",
-    "kill_at",
-    "opened",
-    "raw",
-    "watched",
-]

@@ -10,13 +10,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from expunge import Expunge, Settings
-from expunge.authority.sqlite import connection
 from expunge.model.canonical import canonical
 from expunge.proof import verify
 from tests.crash.kit import RAW, everything, holding, in_child, opened, watched
@@ -109,24 +109,24 @@ async def erase_among_others(folder: Path, seed: int) -> list[tuple[int, str, se
     return left
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_of_an_erased_user_is_left_in_any_file(tmp_path, seed):
     """Law 7, physically: 150 of 2,000 users go one by one among writes, and no byte of theirs is in any file."""
     left = in_child(lambda: erase_among_others(tmp_path, seed), seconds=200)
     assert left == [], f"after {left[0][0]} erasures {len(left[0][2])} users were still in {left[0][1]}"
 
 
-def test_without_the_file_layer_bytes_would_stay(tmp_path):
+def test_without_the_file_layer_bytes_would_stay(tmp_path, monkeypatch):
     """The control of the test above: with SQLite's own file layer it finds what secure_delete leaves behind."""
-
-    async def job(seed: int) -> list[tuple[int, str, set[int]]]:
-        connection.VFS_NAME = "unix"  # in this child alone
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        return await erase_among_others(folder, seed)
-
-    stale = {seed: set().union(*(found for _, _, found in in_child(lambda s=seed: job(s), seconds=200))) for seed in (1, 2)}
-    print({seed: f"{len(found)} of {_ERASED} users" for seed, found in stale.items()})
+    monkeypatch.setattr("expunge.authority.sqlite.connection.VFS_NAME", "unix")
+    stale: dict[int, int] = {}
+    for seed in (1, 2, 3):
+        (tmp_path / str(seed)).mkdir()
+        left = in_child(partial(erase_among_others, tmp_path / str(seed), seed), seconds=200)
+        stale[seed] = len({user for _, _, found in left for user in found})
+        if stale[seed]:
+            break
+    print(f"users left in some file without the file layer, by seed: {stale}")
     assert any(stale.values())
 
 
@@ -158,7 +158,7 @@ async def test_a_snapshot_defers_the_reclaim_and_a_resume_settles_it(tmp_path):
         words = await fill(expunge)
         with reading(tmp_path / "expunge.db", "snapshot") as reader:
             seen = reader.first
-            answer = await expunge.erase(ANN, purge=True)
+            answer: Any = await expunge.erase(ANN, purge=True)
             assert (answer.status, answer.residue_count) == ("completed", 0)
             assert [item["store"] for item in answer.deferred] == ["authority"]
             assert answer.receipt["deferred"] == answer.deferred
@@ -168,7 +168,7 @@ async def test_a_snapshot_defers_the_reclaim_and_a_resume_settles_it(tmp_path):
             assert (still.status, still.deferred, still.receipt) == ("completed", answer.deferred, answer.receipt)
             assert reader.again("commit") < seen
             assert len(await receipts_that_verify(expunge)) == 1
-            settled = await expunge.resume(answer.request_id)
+            settled: Any = await expunge.resume(answer.request_id)
             assert (settled.status, settled.deferred, settled.receipt["deferred"]) == ("completed", [], [])
             assert holding(tmp_path, words) == {}
         first, second = await receipts_that_verify(expunge)
@@ -194,7 +194,7 @@ async def test_two_resumes_settle_a_deferred_reclaim_once(tmp_path):
     async with opened(settings) as expunge:
         await fill(expunge)
         with reading(tmp_path / "expunge.db", "snapshot"):
-            answer = await expunge.erase(ANN, purge=True)
+            answer: Any = await expunge.erase(ANN, purge=True)
             assert answer.deferred
         async with opened(settings, await watched(settings, gate=gate)) as other:
             running = asyncio.create_task(other.resume(answer.request_id))
@@ -210,7 +210,7 @@ async def test_a_later_reader_does_not_unsettle_an_erasure(tmp_path):
     """Law 16: a settled erasure that is resumed is answered as it is: a reader of today keeps none of its pages."""
     async with opened(impatient(tmp_path)) as expunge:
         words = await fill(expunge)
-        answer = await expunge.erase(ANN, purge=True)
+        answer: Any = await expunge.erase(ANN, purge=True)
         assert answer.deferred == []
         await expunge.put([episode("e<later>", DORA)])
         with reading(tmp_path / "expunge.db", "snapshot"):

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import random
 import signal
+import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.crash.kit import copied, everything, forked, in_child, kill_at, opened, watched
+from tests.crash.kit import Child, Flag, copied, everything, forked, in_child, kill_at, opened, watched
 from tests.crash.story import Prepared, Story, between, large, outcome, prepare, small
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
 Point = tuple[str, int, str]
+
+
 def erase_watched(prepared: Prepared, folder: Path, point: Point | None = None) -> list[tuple[str, int]]:
     """Erase in a folder, and be killed at a point; the commits and reclaims that there were."""
 
@@ -97,6 +104,43 @@ def test_several_people_killed_at_every_commit_of_many_batches(tmp_path):
     assert_killed_everywhere(large(), tmp_path, commits=25)
 
 
+def test_killed_at_any_moment(tmp_path):
+    """Law 2 and 16: killed between, in and after commits, census and reclaim, a resume ends as undisturbed."""
+    prepared = prepare(large(), tmp_path / "prepared")
+    expected, _ = undisturbed(prepared, tmp_path / "undisturbed")
+    settings = prepared.story.settings(tmp_path / "killed")
+    chance = random.Random(5)
+
+    def killed_after(seconds: float) -> bool:
+        ready = Flag()
+
+        async def job() -> None:
+            async with opened(settings) as expunge:
+                ready.set()
+                await expunge.erase(*prepared.story.erased, purge=True)
+
+        with contextlib.closing(ready):
+            child = Child(lambda: asyncio.run(job()))
+            assert ready.wait()
+            time.sleep(seconds)
+            os.kill(child.pid, signal.SIGKILL)
+            return child.end().signal == signal.SIGKILL
+
+    copied(prepared.folder, tmp_path / "killed")
+    began = time.monotonic()
+    erase_watched(prepared, tmp_path / "killed")
+    longest = time.monotonic() - began
+    found: Counter[str] = Counter()
+    for _ in range(60):
+        copied(prepared.folder, tmp_path / "killed")
+        if killed_after(chance.uniform(0, longest)):
+            told, state = end_and_tell(prepared, tmp_path / "killed")
+            assert told == expected
+            found[state] += 1
+    print(f"killed at {found.total()} moments; what was found: {dict(found)}")
+    assert found["in_progress"] > 20
+
+
 def test_killed_in_the_closure_of_a_memory_made_from_two_people(tmp_path):
     """Law 16: whose receipt counts a record made from two subjects' does not depend on where a runner was killed."""
     assert_killed_everywhere(between(), tmp_path, commits=10)
@@ -109,5 +153,5 @@ def test_receipts_do_not_depend_on_the_size_of_batches(tmp_path):
         rows: undisturbed(replace(prepared, story=replace(prepared.story, batch_rows=rows)), tmp_path / "run")[0]
         for rows in (1, 2, 3, 4, 1000)
     }
-    removed = {rows: [receipt["removed"]["memories"] for receipt in of["receipts"]] for rows, of in told.items()}
-    assert all(told[rows] == told[3] for rows in told), removed
+    removed = {rows: [receipt["removed"] for receipt in of["receipts"]] for rows, of in told.items()}
+    assert all(told[rows] == told[1000] for rows in told), removed

@@ -20,7 +20,7 @@ from expunge.errors import ErasedSince
 from expunge.model.scope import Target
 from tests.crash.kit import RAW, Child, in_child
 from tests.crash.race import USERS, Tally, erase_many, write_in_threads
-from tests.crash.story import ANN, BOB
+from tests.crash.story import ANN
 from tests.support import dump, episode, ids, memory
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(400)]
@@ -115,8 +115,10 @@ def test_writers_of_two_processes_against_200_erasures(tmp_path):
     with contextlib.closing(Checker(database, names)) as checker:
         told = checker.check()
     for one in (tally, other.value):
-        print(f"pid {one.pid}: accepted {one.accepted.total()} {dict(one.accepted)}, "
-              f"refused {one.refused.total()} {dict(one.refused)}")
+        print(
+            f"pid {one.pid}: accepted {one.accepted.total()} {dict(one.accepted)}, "
+            f"refused {one.refused.total()} {dict(one.refused)}"
+        )
     print(f"{ERASURES} erasures in {took:.0f} s: {dict(met)}; at the end {told}")
     for one in (tally, other.value):
         assert one.broken == []
@@ -137,9 +139,9 @@ def test_writers_against_erasures_in_memory(tmp_path):
     settings = Settings(db=":memory:", keys_file=tmp_path / "expunge.keys")
     erasures = 50
 
-    async def open_one() -> Expunge:
+    async def open_one(**more: Any) -> Expunge:
         authority = await SqliteAuthority.open(place, create=True)
-        return Expunge(settings=settings, authority=authority)
+        return Expunge(settings=settings.model_copy(update=more), authority=authority)
 
     def race() -> tuple[Tally, Counter[str], dict[str, Any]]:
         over: list[bool] = []
@@ -154,7 +156,8 @@ def test_writers_against_erasures_in_memory(tmp_path):
                     assert_clean(await expunge.system.authority.read(lambda tx: check(tx, whose)))
 
                 try:
-                    met = await erase_many([expunge], erasures, 11, look)
+                    async with await open_one(batch_rows=5) as in_batches:
+                        met = await erase_many([expunge, in_batches], erasures, 11, look)
                     await asyncio.sleep(1)
                 finally:
                     over.append(True)
@@ -166,8 +169,10 @@ def test_writers_against_erasures_in_memory(tmp_path):
     ended = Child(race, seconds=SECONDS).end()
     assert (ended.signal, ended.error) == (0, ""), ended.error
     tally, met, told = ended.value
-    print(f"pid {tally.pid}, in memory: accepted {tally.accepted.total()} {dict(tally.accepted)}, "
-          f"refused {tally.refused.total()} {dict(tally.refused)}; {dict(met)}; at the end {told}")
+    print(
+        f"pid {tally.pid}, in memory: accepted {tally.accepted.total()} {dict(tally.accepted)}, "
+        f"refused {tally.refused.total()} {dict(tally.refused)}; {dict(met)}; at the end {told}"
+    )
     assert tally.broken == []
     assert met["completed"] == erasures
     assert tally.accepted.total() > 0
@@ -210,7 +215,7 @@ async def test_a_source_that_came_back_under_its_id_is_not_what_was_read(expunge
 async def test_who_waits_for_the_database_does_not_hold_up_the_rest_of_the_process(settings):
     """Law 4 needs waiting writers: SQLite's sleep between two tries is not slept with the interpreter's lock held."""
     async with Expunge(settings=settings) as one, Expunge(settings=settings) as two:
-        holding, waiting, ticks = asyncio.Event(), asyncio.Event(), 0
+        holding, ticks = asyncio.Event(), 0
         loop = asyncio.get_running_loop()
 
         def hold(tx: Any) -> None:

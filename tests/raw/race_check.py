@@ -6,6 +6,7 @@ Arguments: the database, and a JSON file that says which pseudonym is whose. Who
 import json
 import sqlite3
 import sys
+from pathlib import Path
 
 RECORDS = ("sessions", "episodes", "events", "memories", "facts", "blocks")
 ALL_IDS = " UNION ALL ".join(f"SELECT id FROM {name}" for name in RECORDS)
@@ -22,7 +23,7 @@ def lowered(connection, users):
 def check(connection, users):
     connection.execute("BEGIN")
     ids = {row[0] for row in connection.execute(ALL_IDS)}
-    told = {"rows": len(ids), "older_than_fence": 0, "of_erased": [], "marked": 0}
+    told: dict = {"rows": len(ids), "older_than_fence": 0, "marked": 0}
     for user, seq in lowered(connection, users).items():
         for name in RECORDS:
             query = f"SELECT count(*) FROM {name} WHERE user_id = ? AND seq < ?"
@@ -35,14 +36,15 @@ def check(connection, users):
     told["marks"] = connection.execute("SELECT count(*) FROM marks").fetchone()[0]
     told["fences"] = connection.execute("SELECT count(*) FROM fences").fetchone()[0]
     told["fences_up"] = connection.execute("SELECT count(*) FROM fences WHERE lowered_seq IS NULL").fetchone()[0]
+    of_erased = told["of_erased"] = []
     # A memory tells in its value from which records its words are; a fact, of which at least one has to be left.
     for record_id, value in connection.execute("SELECT id, value FROM memories"):
         if gone := [root for root in json.loads(value)["words_of"] if root not in ids]:
-            told["of_erased"].append([record_id, gone])
+            of_erased.append([record_id, gone])
     for record_id, text in connection.execute("SELECT id, object FROM facts"):
         roots = json.loads(text)
         if roots and not ids.intersection(roots):
-            told["of_erased"].append([record_id, roots])
+            of_erased.append([record_id, roots])
     told["requests"] = dict(connection.execute("SELECT status, count(*) FROM requests GROUP BY status"))
     told["of_users"] = {
         user: sum(
@@ -57,8 +59,7 @@ def check(connection, users):
 
 def main():
     connection = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True, isolation_level=None, timeout=30)
-    with open(sys.argv[2], encoding="utf-8") as file:
-        users = json.load(file)
+    users = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
     for _ in sys.stdin:
         print(json.dumps(check(connection, users)), flush=True)
     connection.close()

@@ -107,8 +107,8 @@ def answer(found: Answer) -> None:
     for item in found.deferred:
         console.print(Text(f"deferred in {item['store']}: {item['reason']}; try again: expunge resume ID", "yellow"))
     if found.status == "completed":
-        signed = found.receipt if isinstance(found.receipt, list) else [found.receipt]
-        word = "a signed receipt" if len(signed) == 1 else f"{len(signed)} signed receipts"
+        count = len(found.receipts)
+        word = "a signed receipt" if count == 1 else f"{count} signed receipts"
         console.print(f"{word}, counted at {found.verified_at}: expunge receipt {found.request_id}")
 
 

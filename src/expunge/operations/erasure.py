@@ -50,6 +50,13 @@ class Answer(Output):
         description="The signed receipt when completed; a list of them when several users were named."
     )
 
+    @property
+    def receipts(self) -> list[dict[str, Any]]:
+        """The signed receipts, one for each user, in the order in which they were named."""
+        if self.receipt is None:
+            return []
+        return self.receipt if isinstance(self.receipt, list) else [self.receipt]
+
 
 async def request(system: System, call: Call, given: RequestInput) -> Answer:
     """Erase users across every namespace of an org, and answer when it is shown that nothing is left."""
