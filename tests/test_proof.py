@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from expunge import Expunge, Settings
-from expunge.errors import InputError, KeyExposed, KeyMalformed, KeyMissing
+from expunge.errors import ErasedSince, InputError, KeyExposed, KeyMalformed, KeyMissing
 from expunge.keys import KeyRing, load_key_file, open_key_file
 from expunge.keys.ring import read_public_pem, signing_key_id
 from expunge.proof import verify
@@ -113,6 +113,21 @@ async def test_rotated_keys_sign_what_comes_and_match_what_was(expunge: Expunge)
     listed = (await expunge.call("erasure.list")).erasures
     for item in listed:
         assert (await expunge.call("erasure.census", request_id=item.request_id)).residue_count == 0
+
+
+async def test_a_rotation_elsewhere_is_noticed(settings: Settings) -> None:
+    """Law 4: a process that was open before another one rotated the keys still refuses what that one has fenced."""
+    async with Expunge(settings=settings) as early, Expunge(settings=settings) as late:
+        stale = await early.as_of()
+        await late.call("keys.rotate")
+        answer = await late.erase("ann", purge=True)
+        with pytest.raises(ErasedSince):
+            await early.put(one_of_each("ann", "x"), as_of=stale)
+        assert (await early.call("erasure.census", request_id=answer.request_id)).residue_count == 0
+        await early.put(one_of_each("ann", "x"))
+        second = await early.erase("ann", purge=True)
+        assert second.removed["episodes"] == 1
+        assert second.receipts[0]["key_id"] == answer.receipts[0]["key_id"]
 
 
 async def test_a_database_whose_key_is_lost_is_refused_and_left_alone(settings: Settings, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from expunge.authority.orgs import seqs
@@ -17,6 +17,10 @@ _KEYS_NAMED = Statement("keys.named", "SELECT id, check_value FROM keys")
 _NAME_KEY = Statement("keys.name", "INSERT OR IGNORE INTO keys (id, check_value) VALUES (:id, :check_value)")
 
 
+class KeysRotated(Exception):
+    """The database names a key that the ring in hand does not hold."""
+
+
 @dataclass(slots=True)
 class System:
     """What an operation gets to work with."""
@@ -26,10 +30,31 @@ class System:
     clock: Clock
     settings: Settings
     keys_path: Path | None
+    _held: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.use_keys(self.keys)
 
     async def as_of(self) -> dict[str, int]:
         """Every org's erasure counter now: what a unit of work that begins now carries (law 4)."""
         return await self.authority.read(seqs)
+
+    def check_keys(self, tx: Tx) -> None:
+        """Stop a unit of work that the ring in hand is too old for: another process has rotated the keys since.
+
+        Its fences are raised under the new key, and a guard that does not know it would let a stale write through.
+        """
+        if any(name not in self._held for name, _ in tx.rows(_KEYS_NAMED)):
+            raise KeysRotated
+
+    def use_keys(self, ring: KeyRing) -> None:
+        """Work with another ring from now on."""
+        self.keys, self._held = ring, frozenset(ring.check_values())
+
+    def read_keys_again(self) -> None:
+        """Read the key file again after ``KeysRotated``."""
+        if self.keys_path is not None:
+            self.use_keys(load_key_file(self.keys_path))
 
     async def close(self) -> None:
         """Wait for what runs and let go of the database."""

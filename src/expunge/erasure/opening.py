@@ -29,6 +29,7 @@ async def open_erasure(system: System, scope: Scope, *, actor: str, role: str) -
     subjects = [system.keys.pseudonyms(target) for target in targets]
 
     def unit(tx: Tx) -> Request:
+        system.check_keys(tx)
         now = system.clock.now()
         request = Request(
             id="er-" + secrets.token_hex(12),

@@ -20,6 +20,7 @@ async def recount(system: System, org: str, request_id: str) -> dict[str, Any]:
     """
 
     def unit(tx: Tx) -> dict[str, Any]:
+        system.check_keys(tx)
         request = find_request(tx, org, request_id)
         seq = request.lowered_seq or request.fence_seq or 0
         question = Question(org, request.rid, seq)

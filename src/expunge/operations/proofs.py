@@ -82,7 +82,7 @@ async def rotate_keys(system: System, _call: Call, _given: NoInput) -> KeysOutpu
         raise NotOffered("keys in memory cannot be rotated", hint="use a database file, or set keys_file")
     ring = change_key_file(system.keys_path, KeyRing.rotated)
     await bind(system.authority, ring)
-    system.keys = ring
+    system.use_keys(ring)
     return _keys(system)
 
 

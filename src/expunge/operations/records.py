@@ -51,6 +51,7 @@ async def put(system: System, call: Call, given: PutInput) -> PutOutput:
     call.progress("check", len(batch.records), len(batch.records))
 
     def unit(tx: Tx) -> PutOutcome:
+        system.check_keys(tx)
         outcome = put_records(tx, batch, keys=system.keys, as_of=call.as_of, skip_bad=given.skip_bad)
         for org, count in outcome.by_org.items():
             audit.record(

@@ -13,7 +13,7 @@ from expunge.erasure import Progress
 from expunge.erasure.saga import silent
 from expunge.errors import AuthInsufficient, InputError
 from expunge.model.ids import check_id, shown
-from expunge.system import System
+from expunge.system import KeysRotated, System
 
 Out = TypeVar("Out", bound=BaseModel)
 
@@ -116,4 +116,9 @@ async def perform(
         raise InputError(f"{operation.name}: {where or 'input'}: {first['msg'].lower()}") from None
     if as_of is None:
         as_of = await system.as_of() if operation.writes_records else {}
-    return await operation.handler(system, Call(actor, as_of, progress), given)
+    call = Call(actor, as_of, progress)
+    try:
+        return await operation.handler(system, call, given)
+    except KeysRotated:
+        system.read_keys_again()
+        return await operation.handler(system, call, given)
