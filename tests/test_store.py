@@ -201,11 +201,12 @@ PLANNED = [
     *(saga.hide(kind) for kind in RECORDS),
     *(saga.delete_marked(kind) for kind in RECORDS),
     *(saga.find_children(kind, kind.parent.column) for kind in RECORDS if kind.parent),
+    *(saga.settle_by_parent(kind, kind.parent.column) for kind in RECORDS if kind.parent),
     *(saga.count_revived(kind) for kind in RECORDS if kind.versioned_by),
     *(memory_statements.newest_version(kind) for kind in RECORDS if kind.versioned_by),
     *(memory_statements.fetch(kind) for kind in RECORDS),
     saga.DERIVED_OF, saga.DETACHED, saga.CUT_FROM_DERIVED, saga.CUT_FROM_SOURCE, saga.PAGE_OF_MARKS, saga.DROP_MARKS,
-    saga.COUNT_MARKS, memory_statements.LOCATE, memory_statements.EDGES_OF,
+    saga.COUNT_MARKS, saga.SETTLE_BY_EDGE, memory_statements.MARKED, memory_statements.LOCATE, memory_statements.EDGES_OF,
     _DERIVED, _identity_statement(("user_id",), dated=False),
 ]  # fmt: skip
 

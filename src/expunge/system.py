@@ -76,7 +76,7 @@ async def open_system(
     """
     place = Place.parse(settings.db)
     path = keys_path(settings, place)
-    if path is not None and place.path is not None and create and not place.path.exists():
+    if path is not None and place.path is not None and create and not place.exists():
         open_key_file(path)
     if authority is None:
         authority = await SqliteAuthority.open(

@@ -77,6 +77,7 @@ class Writer:
                 self.tally.accepted[kind] += 1
             except REFUSALS as refusal:
                 self.tally.refused[refusal.code] += 1
+            await asyncio.sleep(self._chance.uniform(0, LONGEST_PAUSE_S))  # leave some of the two cores to the eraser
 
     async def _unit(self, kind: str) -> None:
         user, other = self._chance.sample(USERS, 2)

@@ -68,6 +68,14 @@ def _run(target: Target, work: Callable[[Expunge], Awaitable[T]], *, create: boo
     return asyncio.run(job())
 
 
+def _tell(target: Target, answer: T, words: Callable[[T], None]) -> None:
+    """Print an answer: as JSON for a program, in words for a person."""
+    if target.json:
+        print_json(answer)
+    else:
+        words(answer)
+
+
 def _perform(target: Target, name: str, **values: Any) -> Any:
     return _run(target, lambda expunge: expunge.call(name, **values))
 
@@ -105,10 +113,7 @@ def load(
             return await expunge.call("records.put", records=lines, skip_bad=skip_bad, progress=report)
 
     answer = _run(target, work, create=True)
-    if target.json:
-        print_json(answer)
-    else:
-        show.loaded(answer)
+    _tell(target, answer, show.loaded)
 
 
 @app.command()
@@ -116,10 +121,7 @@ def load(
 def profile(target: Target, user: Annotated[str, typer.Argument(metavar="USER", help="The user's id.")]) -> None:
     """Show what is held on a user."""
     answer = _perform(target, "subject.profile", user_id=user)
-    if target.json:
-        print_json(answer)
-    else:
-        show.profile(answer)
+    _tell(target, answer, show.profile)
 
 
 @app.command()
@@ -175,10 +177,7 @@ def _ids(name: str) -> list[str]:
 
 
 def _show_answer(target: Target, answer: Answer) -> int:
-    if target.json:
-        print_json(answer)
-    else:
-        show.answer(answer)
+    _tell(target, answer, show.answer)
     return {"completed": 0, "blocked": EXIT_REFUSED}.get(answer.status, EXIT_NOT_DONE)
 
 
@@ -187,10 +186,7 @@ def _show_answer(target: Target, answer: Answer) -> int:
 def erasures(target: Target) -> None:
     """List the erasures of the org, newest first."""
     answer = _perform(target, "erasure.list")
-    if target.json:
-        print_json(answer)
-    else:
-        show.listing(answer)
+    _tell(target, answer, show.listing)
 
 
 @app.command()
@@ -198,10 +194,7 @@ def erasures(target: Target) -> None:
 def erasure(target: Target, request_id: RequestId) -> None:
     """Show how an erasure stands."""
     answer = _perform(target, "erasure.status", request_id=request_id)
-    if target.json:
-        print_json(answer)
-    else:
-        show.answer(answer)
+    _tell(target, answer, show.answer)
 
 
 @app.command()
@@ -222,10 +215,7 @@ def resume(target: Target, request_id: RequestId) -> int:
 def census(target: Target, request_id: RequestId) -> int:
     """Count again what an erasure left; exit 1 when there is anything."""
     answer = _perform(target, "erasure.census", request_id=request_id)
-    if target.json:
-        print_json(answer)
-    else:
-        show.census(answer)
+    _tell(target, answer, show.census)
     return EXIT_NOT_DONE if answer.residue_count else 0
 
 
@@ -324,8 +314,5 @@ def keys(
     answer = _perform(target, "keys.rotate" if action is KeyAction.ROTATE else "keys.show")
     if action is KeyAction.EXPORT:
         return _deliver(target, answer.public_pem.encode(), out)
-    if target.json:
-        print_json(answer)
-    else:
-        show.keys(answer)
+    _tell(target, answer, show.keys)
     return 0

@@ -175,7 +175,9 @@ _CONTROL: tuple[Collection, ...] = (
         name="marks",
         purpose="What a running erasure is about to remove.",
         columns=(
-            *_system("request", "collection"),
+            *_system("request"),
+            Column("org", Role.ORG),
+            *_system("collection"),
             Column("id", Role.CLEAR_UNTIL_END),
             *_system("rid", "position", "direct"),
         ),

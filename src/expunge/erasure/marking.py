@@ -17,6 +17,7 @@ from expunge.erasure.statements import (
     DERIVED_OF,
     DETACHED,
     PAGE_OF_MARKS,
+    SETTLE_BY_EDGE,
     count_revived,
     find_children,
     find_everywhere,
@@ -25,6 +26,7 @@ from expunge.erasure.statements import (
     find_rows,
     hide,
     page_in_scope,
+    settle_by_parent,
 )
 from expunge.model.scope import Scope, Target
 
@@ -107,12 +109,25 @@ class Marking:
     def _mark(self, rows: Iterable[Sequence[Any]], *, direct: bool) -> list[Mark]:
         """A held record that was derived is marked as well, but not hidden: so the census can name it."""
         marks = [Mark._make(row) for row in rows]
-        self._tx.change_many(ADD_MARK, [(self._request, *mark, direct) for mark in marks])
+        self._tx.change_many(ADD_MARK, [(self._request, self._scope.org, *mark, direct) for mark in marks])
         if self._hiding:
             for name in {mark.collection for mark in marks}:
                 rids = json.dumps([mark.rid for mark in marks if mark.collection == name])
                 self._tx.change(hide(collection(name)), rids=rids)
         return marks
+
+    def settle(self) -> None:
+        """Account each derived record to the first subject it was made from: a kill then changes no receipt."""
+        if len(self._scope.targets()) == 1:
+            return
+        values = {"org": self._scope.org, "request": self._request}
+        moved = True
+        while moved:
+            moved = bool(self._tx.change(SETTLE_BY_EDGE, **values))
+            for kind in RECORDS:
+                if kind.parent is not None:
+                    statement = settle_by_parent(kind, kind.parent.column)
+                    moved = bool(self._tx.change(statement, parent=kind.parent.collection, **values)) or moved
 
     def outcome(self) -> tuple[dict[str, dict[str, int]], Tally]:
         """What is marked, by collection (``direct`` and ``derived``), and what it does to others (law 10).

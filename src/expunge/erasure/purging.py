@@ -40,7 +40,7 @@ def purge_scope(tx: Tx, request: Request, linked: Sequence[Mark], size: int) -> 
         if not selector.parts:
             went = Counter({(): went.total()})
         _account(request, kind.name, {positions[whose]: count for whose, count in went.items()})
-    _cut(tx, request, {mark.id: mark.position for mark in linked})
+    _cut(tx, request, [mark.id for mark in linked])
 
 
 def purge_marked(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
@@ -48,22 +48,21 @@ def purge_marked(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
     by_kind: dict[str, list[Mark]] = defaultdict(list)
     for mark in marks:
         by_kind[mark.collection].append(mark)
-    gone: dict[str, int] = {}
+    gone: list[str] = []
     for name, here in by_kind.items():
         rids = json.dumps(sorted(mark.rid for mark in here))  # in the order of the file, which is read once
         went = tx.rows(delete_marked(collection(name)), org=request.org, rids=rids, seq=request.lowered_seq)
         positions = {mark.id: mark.position for mark in here}
-        accounted = {record_id: positions[record_id] for (record_id,) in went}
-        _account(request, name, Counter(accounted.values()))
-        gone |= accounted
+        _account(request, name, Counter(positions[record_id] for (record_id,) in went))
+        gone += [record_id for (record_id,) in went]
     _cut(tx, request, gone)
 
 
-def _cut(tx: Tx, request: Request, gone: Mapping[str, int]) -> None:
-    ids = json.dumps(list(gone), ensure_ascii=False)
+def _cut(tx: Tx, request: Request, gone: Sequence[str]) -> None:
+    ids = json.dumps(gone, ensure_ascii=False)
     for statement in (CUT_FROM_DERIVED, CUT_FROM_SOURCE):
-        ends = tx.rows(statement, org=request.org, ids=ids) if gone else []
-        _account(request, "lineage", Counter(gone[end] for (end,) in ends))
+        cut = tx.rows(statement, org=request.org, request=request.rid, ids=ids) if gone else []
+        _account(request, "lineage", Counter(position for (position,) in cut))
 
 
 def _account(request: Request, name: str, counts: Mapping[int, int]) -> None:

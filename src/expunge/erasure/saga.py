@@ -109,16 +109,17 @@ class Saga:
         self._plan(tx, request)
         marking = _marking(tx, request, hiding=False)
         linked = marking.mark_linked()
-        frontier, derived = linked, list[Mark]()
+        frontier = linked
         while frontier:
             frontier = marking.mark_derived([mark.id for mark in frontier])
-            derived += frontier
         if linked:  # without an edge nothing outside the scope is touched, and all versions of a key go together
+            marking.settle()
             request.effects = marking.outcome()[1]
         request.done(Step.MARK)
         self._lower(tx, request)
         purge_scope(tx, request, linked, self._size)
-        purge_marked(tx, request, derived)
+        for page in list(pages_of_marks(tx, request.rid, self._size)) if linked else []:
+            purge_marked(tx, request, page)
         request.found = any(count.total() for count in request.removed.values())
         request.done(Step.PURGE)
 
@@ -170,6 +171,7 @@ class Saga:
 
     def _end_marking(self, tx: Tx, request: Request) -> None:
         request.current_step = Step.MARK
+        _marking(tx, request, hiding=False).settle()
         if not request.found:  # a resume finds only what is left: the first answer stands
             counts, request.effects = _marking(tx, request, hiding=False).outcome()
             request.found = any(any(count.values()) for count in counts.values())

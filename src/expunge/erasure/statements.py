@@ -141,7 +141,8 @@ def count_revived(collection: Collection) -> Statement:
 
 ADD_MARK = Statement(
     "marks.add",
-    "INSERT OR IGNORE INTO marks (request, collection, id, rid, position, direct) VALUES (?, ?, ?, ?, ?, ?)",
+    """INSERT OR IGNORE INTO marks (request, org, collection, id, rid, position, direct)
+    VALUES (?, ?, ?, ?, ?, ?, ?)""",
 )
 PAGE_OF_MARKS = Statement(
     "marks.page",
@@ -153,37 +154,72 @@ COUNT_MARKS = Statement(
     "marks.count",
     "SELECT collection, direct, position, count(*) FROM marks WHERE request = :request GROUP BY 1, 2, 3",
 )
+_MARKED = """EXISTS (
+    SELECT 1 FROM marks g WHERE g.id = {end} AND g.org = :org AND g.collection = {end}_collection)"""
+"""Whether some request of the org, this one or another that runs, is about to remove the end of an edge.
+
+Every request commits its marks before its closure, so of two that take the last two sources of a record the later
+one sees the earlier one's (law 6).
+"""
 DERIVED_OF = Statement(
     "lineage.derived_of",
-    """SELECT l.derived_collection, l.derived, min(m.position) FROM json_each(:ids) j
+    f"""SELECT l.derived_collection, l.derived, min(m.position) FROM json_each(:ids) j
     CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
     CROSS JOIN marks m ON m.request = :request AND m.collection = l.source_collection AND m.id = l.source
     WHERE NOT EXISTS (SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = l.derived_collection
                       AND d.id = l.derived)
       AND (l.rule = 'retire' OR NOT EXISTS (
-          SELECT 1 FROM lineage o WHERE o.org = :org AND o.derived = l.derived AND NOT EXISTS (
-              SELECT 1 FROM marks s WHERE s.request = :request AND s.collection = o.source_collection
-              AND s.id = o.source)))
+          SELECT 1 FROM lineage o
+          WHERE o.org = :org AND o.derived = l.derived AND NOT {_MARKED.format(end="o.source")}))
     GROUP BY l.derived_collection, l.derived""",
 )
 """What goes because a marked source of ``:ids`` goes: ``retire`` with any, ``detach`` with the last (law 6)."""
 DETACHED = Statement(
     "lineage.detached",
-    """SELECT position, count(*) FROM (
+    f"""SELECT position, count(*) FROM (
         SELECT l.derived, min(m.position) AS position FROM marks m
         CROSS JOIN lineage l ON l.org = :org AND l.source = m.id
-        WHERE m.request = :request AND NOT EXISTS (
-            SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = l.derived_collection
-            AND d.id = l.derived)
+        WHERE m.request = :request AND NOT {_MARKED.format(end="l.derived")}
         GROUP BY l.derived)
     GROUP BY position""",
 )
 """Records that stay and lose a source."""
-CUT_FROM_DERIVED = Statement(
-    "lineage.cut_from_derived",
-    "DELETE FROM lineage WHERE org = :org AND derived IN (SELECT value FROM json_each(:ids)) RETURNING derived",
+SETTLE_BY_EDGE = Statement(
+    "marks.settle_by_edge",
+    """UPDATE marks AS d SET position = f.position FROM (
+        SELECT l.derived_collection AS collection, l.derived AS id, min(m.position) AS position FROM marks m
+        CROSS JOIN lineage l ON l.org = :org AND l.source = m.id AND l.source_collection = m.collection
+        WHERE m.request = :request GROUP BY 1, 2) AS f
+    WHERE d.request = :request AND d.collection = f.collection AND d.id = f.id AND d.direct = 0
+      AND d.position > f.position""",
 )
-CUT_FROM_SOURCE = Statement(
-    "lineage.cut_from_source",
-    "DELETE FROM lineage WHERE org = :org AND source IN (SELECT value FROM json_each(:ids)) RETURNING source",
-)
+"""A derived record is accounted to the first of the subjects it was made from, in whichever order it was found."""
+
+
+@lru_cache
+def settle_by_parent(collection: Collection, column: str) -> Statement:
+    """The same for what goes with its parent."""
+    return Statement(
+        f"{collection.name}.settle_by_parent",
+        f"""UPDATE marks AS d SET position = f.position FROM (
+            SELECT r.id AS id, m.position AS position FROM marks m
+            CROSS JOIN {collection.name} r ON r.org = :org AND r.{column} = m.id
+            WHERE m.request = :request AND m.collection = :parent) AS f
+        WHERE d.request = :request AND d.collection = '{collection.name}' AND d.id = f.id AND d.direct = 0
+          AND d.position > f.position""",
+    )
+
+
+def _cut_from(end: str) -> Statement:
+    """Cut the edges whose ``end`` is one of ``:ids``; whose account each is on: that of its derived end, if that goes."""
+    position = (
+        "(SELECT m.position FROM marks m WHERE m.request = :request AND m.collection = {0}_collection AND m.id = {0})"
+    )
+    return Statement(
+        f"lineage.cut_from_{end}",
+        f"""DELETE FROM lineage WHERE org = :org AND {end} IN (SELECT value FROM json_each(:ids))
+        RETURNING coalesce({position.format("derived")}, {position.format("source")})""",
+    )
+
+
+CUT_FROM_DERIVED, CUT_FROM_SOURCE = _cut_from("derived"), _cut_from("source")

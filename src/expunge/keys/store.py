@@ -40,7 +40,9 @@ def load_key_file(path: Path) -> KeyRing:
     except FileNotFoundError:
         raise KeyMissing(f"there is no key file at {path}") from None
     except OSError as fault:
-        raise KeyFault(f"the key file {path} cannot be read: {fault.strerror}") from fault
+        raise KeyFault(
+            f"the key file {path} cannot be read: {fault.strerror}", hint="let this user read it, or set keys_file"
+        ) from fault
     if mode & 0o077:
         raise KeyExposed(f"the key file {path} has mode {mode:04o}")
     return _decode(data, path)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from expunge.authority.orgs import ensure_org
 from expunge.authority.port import GuardKey, Tx
 from expunge.datamap import RECORDS, Rule, collection
-from expunge.errors import ErasureInProgress
+from expunge.errors import ErasedSince, ErasureInProgress
 from expunge.keys import KeyRing
 from expunge.memory.batch import Batch
 from expunge.memory.record import BadRecord, Record
@@ -19,6 +19,7 @@ from expunge.memory.statements import (
     ADD_EDGE,
     EDGES_OF,
     LOCATE,
+    MARKED,
     fetch,
     insert,
     newest_version,
@@ -50,6 +51,7 @@ class PutOutcome:
 class _Located:
     collection: str
     marked: bool
+    seq: int
     parts: tuple[str, ...]
 
 
@@ -72,6 +74,7 @@ class _Put:
     def __init__(self, tx: Tx, batch: Batch, keys: KeyRing, as_of: Mapping[str, int]) -> None:
         self._tx, self._batch, self._keys, self._as_of = tx, batch.copy(), keys, as_of
         self._located: dict[tuple[str, str], _Located] = {}
+        self._leaving: set[tuple[str, str]] = set()
         self._present: list[Record] = []
         self._outcome = PutOutcome(skipped=batch.skipped)
 
@@ -108,8 +111,10 @@ class _Put:
             wanted[record.org].update(dict.fromkeys((record.id, *record.needs)))
         for org, ids in wanted.items():
             for page in _slices(list(ids)):
-                for name, record_id, marked, *parts in self._tx.rows(LOCATE, org=org, ids=_as_ids(page)):
-                    self._located[org, record_id] = _Located(name, bool(marked), tuple(parts))
+                given = _as_ids(page)
+                for name, record_id, marked, seq, *parts in self._tx.rows(LOCATE, org=org, ids=given):
+                    self._located[org, record_id] = _Located(name, bool(marked), seq, tuple(parts))
+                self._leaving.update((org, record_id) for (record_id,) in self._tx.rows(MARKED, org=org, ids=given))
 
     def _guard_sources(self, records: Sequence[Record]) -> None:
         """A derived write is a write in the scope of each of its sources, and none may be marked (law 5)."""
@@ -117,11 +122,17 @@ class _Put:
         for record in records:
             for need in (record.id, *record.needs):
                 place = self._located.get((record.org, need))
-                if place is not None and place.marked:
+                if (place is not None and place.marked) or (record.org, need) in self._leaving:
                     raise ErasureInProgress(f"line {record.line}: {shown(need)} is being erased")
                 if place is not None:
+                    self._refuse_later(record, need, place)
                     touched.append(((record.org, *place.parts), record.dated))
         self._guard(touched)
+
+    def _refuse_later(self, record: Record, need: str, place: _Located) -> None:
+        """A source that was written after the unit began is not what it read, even under the same id (law 4)."""
+        if need != record.id and place.seq > self._as_of.get(record.org, 0):
+            raise ErasedSince(f"line {record.line}: {shown(need)} was written after the work began")
 
     def _sort_out_present(self, records: Sequence[Record]) -> None:
         """Take out what the store has already: the same content is counted as skipped, other content is bad."""

@@ -49,12 +49,18 @@ def newest_version(collection: Collection) -> Statement:
 
 def _located(collection: Collection) -> str:
     role = collection.column(Role.USER)
-    return f"""SELECT '{collection.name}', r.id, r.marked, r.namespace, r.agent, r.{role}, r.session_id
+    return f"""SELECT '{collection.name}', r.id, r.marked, r.seq, r.namespace, r.agent, r.{role}, r.session_id
         FROM json_each(:ids) j CROSS JOIN {collection.name} r WHERE r.org = :org AND r.id = j.value"""
 
 
 LOCATE = Statement("records.locate", " UNION ALL ".join(_located(collection) for collection in RECORDS))
-"""Rows ``(collection, id, marked, namespace, agent, user_id, session_id)`` of the ids that are there, wherever."""
+"""Rows ``(collection, id, marked, seq, namespace, agent, user_id, session_id)`` of the ids that are there, wherever."""
+
+MARKED = Statement(
+    "marks.of",
+    """SELECT m.id FROM json_each(:ids) j CROSS JOIN marks m ON m.id = j.value AND m.org = :org""",
+)
+"""The ids that a running erasure is about to remove, or has removed and not counted yet."""
 
 ADD_EDGE = Statement(
     "lineage.add",

@@ -55,6 +55,7 @@ def open_connection(place: Place, *, create: bool, busy_ms: int, query_only: boo
         connection = _open(place, create=create)
         try:
             connection.set_busy_timeout(busy_ms)
+            _refuse_read_only(connection, place)
             schema_version(connection, place)  # before anything is set: a file that is not ours stays as it is
             for name, value in _pragmas(place, query_only=query_only):
                 _set(connection, name, value, place)
@@ -78,6 +79,12 @@ def _open(place: Place, *, create: bool) -> apsw.Connection:
         os.close(os.open(place.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     flags = apsw.SQLITE_OPEN_READWRITE
     return apsw.Connection(str(place.path.resolve()), flags=flags, vfs=VFS_NAME, statementcachesize=_STATEMENTS_KEPT)
+
+
+def _refuse_read_only(connection: apsw.Connection, place: Place) -> None:
+    """SQLite opens what it may not write for reading, and would say so only at the first write."""
+    if connection.readonly("main"):
+        raise DatabaseUnreadable(f"{place.shown} is read-only")
 
 
 def _pragmas(place: Place, *, query_only: bool) -> Iterator[tuple[str, int | str]]:

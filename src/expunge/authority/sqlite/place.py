@@ -39,6 +39,13 @@ class Place:
             raise SettingsError(f"{shown(url)} names no file", hint="name a file: --db ./expunge.db")
         return cls(Path(path))
 
+    def exists(self) -> bool:
+        """Whether the file is there, as far as this user may know."""
+        try:
+            return self.path is not None and self.path.exists()
+        except OSError:
+            return False
+
     @property
     def shown(self) -> str:
         """The place as messages name it."""

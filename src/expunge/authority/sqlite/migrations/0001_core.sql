@@ -205,6 +205,7 @@ CREATE INDEX fences_match ON fences (org, user_pn, namespace_pn, session_pn, age
 -- What a running erasure is about to remove: direct = 1 for a record in scope, 0 for one derived from it.
 CREATE TABLE marks (
     request    INTEGER NOT NULL,
+    org        TEXT NOT NULL,
     collection TEXT NOT NULL,
     id         TEXT NOT NULL,
     rid        INTEGER NOT NULL,
@@ -212,6 +213,7 @@ CREATE TABLE marks (
     direct     INTEGER NOT NULL,
     PRIMARY KEY (request, collection, id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX marks_record ON marks (id, org);
 
 -- The scope of a hold is clear text, because what it protects is not erased; NULL matches everything.
 CREATE TABLE holds (
