@@ -211,7 +211,7 @@ def settle_by_parent(collection: Collection, column: str) -> Statement:
 
 
 def _cut_from(end: str) -> Statement:
-    """Cut the edges whose ``end`` is one of ``:ids``; whose account each is on: that of its derived end, if that goes."""
+    """Cut the edges whose ``end`` is one of ``:ids``; on whose account: its derived end's, if that goes."""
     position = (
         "(SELECT m.position FROM marks m WHERE m.request = :request AND m.collection = {0}_collection AND m.id = {0})"
     )
