@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from expunge import Expunge, Settings
 from expunge.authority.port import Statement, Tx
+from expunge.census import COUNTED, count
+from expunge.census.sql import BY_IDENTITY, LIVE_SUBJECTS
 from expunge.datamap import RECORDS, Collection
 from expunge.datamap.selector import Selector
 from expunge.erasure import purging
@@ -170,3 +173,63 @@ async def test_counting_again_sees_what_was_put_back_behind_our_back(filled: Exp
     again = await filled.call("erasure.census", request_id=answer.request_id)
     assert again.residue_count == 1
     assert again.census["authority.facts"] == 1
+
+
+DERIVED: dict[str, dict[str, Any]] = {
+    "sessions": {},
+    "episodes": {},
+    "events": {"episode": "b-e"},
+    "memories": {"key": "k", "value": 1},
+    "facts": {"subject": "s", "predicate": "p", "object": "o"},
+    "blocks": {"name": "n"},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_what_was_derived_is_counted_in_each_collection(
+    filled: Expunge, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Law 7: a derived record that names nobody and is not deleted is found by the mark, in every collection."""
+    await filled.put([{"collection": name, "id": "of-ann", "sources": ["a-e"]} | DERIVED[name]])
+
+    def mutant(kind: Collection) -> Statement:
+        statement = saga_statements.delete_marked(kind)
+        return Statement(statement.name, no_op(statement.text)) if kind.name == name else statement
+
+    answer = await erase_with(filled, monkeypatch, (purging, "delete_marked", mutant))
+    assert answer.status == "failed"
+    assert name in answer.residue
+    await heals(filled, answer.request_id)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_counting_again_finds_a_subject_by_each_collection(filled: Expunge, name: str) -> None:
+    """Design 5: live subjects are looked for in every collection, by every identity part."""
+    answer = await filled.erase("ann", purge=True)
+    await filled.put([{"collection": name, "id": "back", "user_id": "ann"} | DERIVED[name]])
+    old = Statement("test.old", f"UPDATE {name} SET seq = 0 WHERE id = 'back'")
+    await filled.system.authority.run(lambda tx: tx.change(old))
+    again = await filled.call("erasure.census", request_id=answer.request_id)
+    assert {key for key, count in again.census.items() if count} == {f"authority.{name}"}
+    for part, text in LIVE_SUBJECTS.items():
+        assert set(re.findall(r"FROM (\w+)", text)) == set(NAMES), part
+        assert set(re.findall(r"SELECT (\w+)", text)) == {part}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+async def test_what_was_not_counted_is_not_completed(
+    filled: Expunge, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Law 7: a census that leaves a collection out fails the erasure, and says which."""
+    with monkeypatch.context() as patched:
+        patched.setattr("expunge.census.count.COUNTED", tuple(other for other in COUNTED if other != name))
+        patched.setattr("expunge.census.count.BY_IDENTITY", BY_IDENTITY.replace(f"'{name}'", "'events'"))
+        count._identity_statement.cache_clear()
+        patched.setattr("expunge.census.count._DERIVED", Statement("none", "SELECT 0, 'events', 0 WHERE 0"))
+        if name == "events":
+            patched.setattr("expunge.census.count.BY_IDENTITY", BY_IDENTITY.replace("'events'", "'facts'"))
+        answer = await filled.erase("ann", purge=True)
+    count._identity_statement.cache_clear()
+    assert (answer.status, answer.receipt) == ("failed", None)
+    assert name in str(answer.failure_reason)
+    assert (await filled.resume(answer.request_id)).status == "completed"

@@ -106,6 +106,30 @@ def test_verify_needs_a_pinned_key_and_makes_nothing(loaded: Shell, tmp_path: Pa
     assert list(stranger.folder.iterdir()) == []
 
 
+def test_an_erasure_is_found_again_by_the_user(loaded: Shell) -> None:
+    """Law 14: the list holds pseudonyms, and whoever has the keys can ask it for a person, also after a rotation."""
+    first = loaded.json("erase", "--user", "ann", "--purge", "--yes")["request_id"]
+    loaded.run("keys", "rotate")
+    second = loaded.json("erase", "--user", "bob", "--user", "ann", "--purge", "--yes")["request_id"]
+    found = {user: [item["request_id"] for item in loaded.json("erasures", "--user", user)["erasures"]]
+             for user in ("ann", "bob", "eve")}  # fmt: skip
+    assert found == {"ann": [second, first], "bob": [second], "eve": []}
+
+
+def test_all_public_halves_are_exported_and_pinned(loaded: Shell) -> None:
+    """Design 4: after a rotation old and new receipts pass with what `keys export` gives."""
+    ids = [loaded.json("erase", "--user", "ann", "--purge", "--yes")["request_id"]]
+    loaded.run("keys", "rotate")
+    ids.append(loaded.json("erase", "--user", "bob", "--purge", "--yes")["request_id"])
+    loaded.run("keys", "export", "-o", "pub.pem")
+    assert (loaded.folder / "pub.pem").read_bytes().count(b"BEGIN PUBLIC KEY") == 2
+    for request_id in ids:
+        receipt = loaded.run("receipt", request_id).stdout
+        loaded.run("verify", "-", "--key", "pub.pem", stdin=receipt)
+        pretty = json.dumps(json.loads(receipt), indent=2).encode()
+        assert loaded.run("verify", "-", "--key", "pub.pem", stdin=pretty, exits=1).stdout.count(b"FAILED") == 1
+
+
 def test_several_users_and_a_file_of_users(shell: Shell) -> None:
     """Deliver: options repeat, `--users-from FILE`; one receipt a line."""
     shell.run("load", "-", stdin=lines(*(episode(f"e{n}", f"u{n}") for n in range(5))))
@@ -201,11 +225,11 @@ def test_a_file_loads_whole_or_not_at_all(shell: Shell) -> None:
     """Deliver: the bad line's number and field are named; with `--skip-bad` the rest is loaded and they are counted."""
     data = lines(episode("e1", "ann")) + b"{\n" + lines(episode("e2", "ann", output=5), episode("e3", "ann"))
     detail = shell.error("load", "-", exits=2, stdin=data)
+    assert list(shell.folder.iterdir()) == []
     assert detail["bad"] == [
         {"line": 2, "field": "line", "reason": "is not JSON (column 2)"},
         {"line": 3, "field": "output", "reason": "must be text, not int"},
     ]
-    assert shell.json("profile", "ann")["found"] is False
     answer = shell.json("load", "-", "--skip-bad", stdin=data)
     assert (answer["loaded"], len(answer["bad"])) == (2, 2)
     again = shell.json("load", "-", "--skip-bad", stdin=b"\xef\xbb\xbf" + data)

@@ -19,6 +19,9 @@ from expunge.embedded import Expunge
 from expunge.errors import EXIT_NOT_DONE, EXIT_REFUSED, ExpungeError, InputError, NotOffered
 from expunge.keys import load_key_file
 from expunge.keys.ring import read_public_pem, signing_key_id
+from expunge.memory import Batch, Reading
+from expunge.model.ids import shown
+from expunge.model.instant import SystemClock
 from expunge.operations.erasure import Answer
 from expunge.operations.proofs import data_map
 from expunge.proof import verify as verify_receipt
@@ -35,7 +38,10 @@ app = typer.Typer(
 )
 app.callback()(shared)
 
+_PEM_END = b"-----END PUBLIC KEY-----\n"
 _INTERRUPTED = 130
+_NAMED = 3
+"""How many users the question before an erasure names."""
 Out = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write to this file.")]
 RequestId = Annotated[str, typer.Argument(metavar="ID", help="The id of the erasure.")]
 
@@ -107,6 +113,9 @@ def load(
 ) -> None:
     """Load records from a file, whole or not at all."""
     lines = read_input(file).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    settings = target.settings
+    if not skip_bad and not Place.parse(settings.db).exists():  # a bad file shall not make a database
+        Batch(lines, Reading(settings.org, SystemClock().now(), settings.max_value_bytes)).refuse_bad()
 
     async def work(expunge: Expunge) -> Any:
         with bars(quiet=target.json) as report:
@@ -140,7 +149,7 @@ def erase(
     """Erase users everywhere in the org, count what is left, and sign a receipt."""
     users = [*(user or ()), *(_ids(users_from) if users_from else ())]
     if not purge and not dry_run:
-        raise NotOffered("hiding first (an erasure without --purge) comes with Core 2", hint="add --purge")
+        raise NotOffered("hiding first (an erasure without --purge) is not offered yet", hint="add --purge")
 
     async def work(expunge: Expunge) -> Answer | None:
         if dry_run or not yes:
@@ -149,7 +158,7 @@ def erase(
                 print_json(preview)
             else:
                 show.preview(preview, to_stderr=not dry_run)
-            if dry_run or not _confirmed(target, len(users)):
+            if dry_run or not _confirmed(target, users):
                 return None
         with bars(quiet=target.json) as report:
             return await expunge.erase(*users, purge=purge, progress=report)
@@ -160,12 +169,13 @@ def erase(
     return _show_answer(target, answer)
 
 
-def _confirmed(target: Target, users: int) -> bool:
+def _confirmed(target: Target, users: list[str]) -> bool:
     """Ask on the terminal; where there is none, or the answer is for a program, ``--yes`` has to be given."""
     if target.json or not sys.stdin.isatty():
         raise InputError("nobody is there to confirm, so nothing was erased", hint="add --yes")
-    who = "this user" if users == 1 else f"these {users} users"
-    return typer.confirm(f"Erase {who} for good?", err=True)
+    named = ", ".join(shown(user) for user in users[:_NAMED])
+    more = f" and {len(users) - _NAMED} more" if len(users) > _NAMED else ""
+    return typer.confirm(f"Erase {named}{more} from org {shown(target.settings.org)} for good?", err=True)
 
 
 def _ids(name: str) -> list[str]:
@@ -183,9 +193,12 @@ def _show_answer(target: Target, answer: Answer) -> int:
 
 @app.command()
 @with_target
-def erasures(target: Target) -> None:
+def erasures(
+    target: Target,
+    user: Annotated[str | None, typer.Option("--user", metavar="U", help="Only those of this user.")] = None,
+) -> None:
     """List the erasures of the org, newest first."""
-    answer = _perform(target, "erasure.list")
+    answer = _perform(target, "erasure.list", user_id=user)
     _tell(target, answer, show.listing)
 
 
@@ -246,15 +259,19 @@ def _deliver(target: Target, data: bytes, out: Path | None) -> int:
 def verify(
     target: Target,
     receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="A file of receipts, one a line; - reads stdin.")],
-    key: Annotated[Path | None, typer.Option("--key", metavar="PUB", help="The pinned public key, PEM.")] = None,
+    key: Annotated[Path | None, typer.Option("--key", metavar="PUB", help="The pinned public keys, PEM.")] = None,
     ledger: Annotated[Path | None, typer.Option("--ledger", metavar="FILE", help="A ledger file to check in.")] = None,
 ) -> int:
     """Check receipts against a pinned key (given, or the database's own) and, if given, a ledger; exit 1 on failure."""
-    lines = [line for line in read_input(receipt).split(b"\n") if line] or [b""]
+    data = read_input(receipt)
+    lines = [line for line in data.split(b"\n") if line] or [b""]
+    if not lines[0].endswith(b"}"):  # one receipt over many lines: somebody has reformatted it
+        lines = [data]
     pinned = {}
     if key is not None:
-        public = read_public_pem(read_input(str(key)))
-        pinned = {signing_key_id(public): public}
+        blocks = read_input(str(key)).split(_PEM_END)
+        publics = [read_public_pem(block + _PEM_END) for block in blocks if block.strip()] or [read_public_pem(b"")]
+        pinned = {signing_key_id(public): public for public in publics}
     else:
         pinned = _own_keys(target)
     entries = None if ledger is None else read_input(str(ledger))
@@ -262,8 +279,8 @@ def verify(
     if target.json:
         print_json([show.checks_as_json(checks) for checks in checked])
     else:
-        for checks in checked:
-            show.checks(checks)
+        for number, checks in enumerate(checked, start=1):
+            show.checks(checks, number if len(checked) > 1 else None)
     return 0 if all(check.passed for checks in checked for check in checks) else EXIT_NOT_DONE
 
 
@@ -305,14 +322,14 @@ class KeyAction(StrEnum):
 def keys(
     target: Target,
     action: Annotated[
-        KeyAction | None, typer.Argument(help="export: print the public half, as PEM. rotate: make fresh keys.")
+        KeyAction | None, typer.Argument(help="export: print the public halves, as PEM. rotate: make fresh keys.")
     ] = None,
     *,
     out: Out = None,
 ) -> int:
-    """Show the keys without their secrets, export the public half that verifiers pin, or rotate."""
+    """Show the keys without their secrets, export the public halves that verifiers pin, or rotate."""
     answer = _perform(target, "keys.rotate" if action is KeyAction.ROTATE else "keys.show")
     if action is KeyAction.EXPORT:
-        return _deliver(target, answer.public_pem.encode(), out)
+        return _deliver(target, "".join(answer.public_pems).encode(), out)
     _tell(target, answer, show.keys)
     return 0

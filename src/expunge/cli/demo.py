@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from rich.rule import Rule
 from rich.text import Text
@@ -67,7 +68,7 @@ async def _story(demo: _Demo) -> None:
         await _load(demo, expunge)
         held = await _profile(demo, expunge)
         answer = await _erase(demo, expunge, held)
-        await _look_again(demo, expunge, answer)
+        await _look_again(demo, expunge, answer, held)
         await _prove(demo, expunge, answer)
 
 
@@ -97,14 +98,15 @@ async def _profile(demo: _Demo, expunge: Expunge) -> dict[str, ProfileOutput]:
 async def _erase(demo: _Demo, expunge: Expunge, held: dict[str, ProfileOutput]) -> Answer:
     demo.say(
         "3. preview",
-        "What would go with her: also what others' assistants wrote from her words.   expunge erase --dry-run",
+        "What would go with her: also what others' assistants wrote from her words.\n"
+        f"expunge erase --user {PERSON} --dry-run",
     )
     preview = await expunge.preview(PERSON)
     if not demo.as_json:
         show.preview(preview, to_stderr=False)
     direct = {name: counts["direct"] for name, counts in preview.goes.items()}
     demo.check("the preview and the profile agree on what is hers", holds=direct == held[PERSON].counts)
-    demo.say("4. erase", f"Fence, mark, remove, reclaim, count, sign.   expunge erase --user {PERSON} --purge")
+    demo.say("4. erase", f"Fence, mark, purge, count, forget, reclaim, sign.   expunge erase --user {PERSON} --purge")
     with bars(quiet=demo.as_json) as report:
         answer = await expunge.erase(PERSON, purge=True, progress=report)
     if not demo.as_json:
@@ -117,13 +119,17 @@ def _is_clean(answer: Answer) -> bool:
     return answer.status == "completed" and answer.residue_count == 0 and not answer.deferred
 
 
-async def _look_again(demo: _Demo, expunge: Expunge, answer: Answer) -> None:
+async def _look_again(demo: _Demo, expunge: Expunge, answer: Answer, before: dict[str, ProfileOutput]) -> None:
     demo.say("5. look again", "With the system's own eyes, and then at the raw bytes of every file it keeps.")
     demo.check(f"nothing is found on {PERSON} any more", holds=not (await expunge.profile(PERSON)).found)
     for user in _OTHERS:
         held = await expunge.profile(user)
-        demo.check(f"{user}'s {held.counts['episodes']} episodes are still there", holds=held.counts["episodes"] > 0)
-    demo.check(f"the id {PERSON!r} stands in no byte of any file", holds=not _names(demo.folder, PERSON))
+        same = held.counts["episodes"] == before[user].counts["episodes"] > 0
+        demo.check(f"{user}'s {before[user].counts['episodes']} episodes are all still there", holds=same)
+    demo.check(f"the id {PERSON!r} stands in no byte of any file", holds=not _stands(demo.folder, PERSON))
+    words = [record["input"] for record in _records() if record.get("user_id") == PERSON and "input" in record]
+    gone = not any(_stands(demo.folder, text) for text in words)
+    demo.check(f"nor does any of the {len(words)} things that she said", holds=gone)
     recount = await expunge.call("erasure.census", request_id=answer.request_id)
     demo.check("a second, independent count finds 0 records", holds=recount.residue_count == 0)
     stale = {"collection": "facts", "id": "late", "user_id": PERSON, "subject": "s", "predicate": "p", "object": "o"}
@@ -135,8 +141,13 @@ async def _look_again(demo: _Demo, expunge: Expunge, answer: Answer) -> None:
     demo.check("a write that began before the erasure, and comes late, is refused", holds=refused)
 
 
-def _names(folder: Path, person: str) -> bool:
-    needle = person.encode()
+def _records() -> list[dict[str, Any]]:
+    lines = (files("expunge.demo") / "people.jsonl").read_bytes().splitlines()
+    return [json.loads(line) for line in lines if line.strip()]
+
+
+def _stands(folder: Path, text: str) -> bool:
+    needle = text.encode()
     return any(needle in path.read_bytes() for path in folder.iterdir())
 
 

@@ -53,7 +53,7 @@ def print_counts(title: str, columns: Mapping[str, Mapping[str, int]]) -> None:
         table.add_column(name, justify="right")
     rows = dict.fromkeys(name for counts in columns.values() for name in counts)
     for row in rows:
-        counts = [columns[name].get(row, 0) for name in columns]
+        counts = [columns[name].get(row, "not counted") for name in columns]
         table.add_row(row, *(str(count) for count in counts), style="" if any(counts) else "dim")
     out().print(table)
 
@@ -63,7 +63,7 @@ def bars(*, quiet: bool = False) -> Iterator[Report]:
     """Progress bars on stderr, one a step; nothing when nobody looks at a terminal."""
     console = err()
     columns = (TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as progress:
         tasks: dict[str, Any] = {}
 
         def report(step: str, done: int, of: int) -> None:

@@ -57,7 +57,8 @@ def profile(answer: ProfileOutput) -> None:
     console.print(f"first seen {answer.first_seen}, last seen {answer.last_seen}")
     console.print(Text.assemble("namespaces: ", plain(", ".join(answer.namespaces) or "none")))
     console.print(Text.assemble(f"sessions ({answer.session_count}): ", plain(", ".join(answer.recent_sessions))))
-    print_counts("records", {"theirs": answer.counts, "made from them": answer.made_from})
+    made = dict.fromkeys(answer.counts, 0) | answer.made_from
+    print_counts("records", {"theirs": answer.counts, "made from them, directly": made})
     for fact in answer.sample_facts:
         console.print(Text("  fact: ").append_text(plain(f"{fact.subject} {fact.predicate} {fact.object}")))
 
@@ -94,7 +95,7 @@ def answer(found: Answer) -> None:
     status = Text(found.status, _STATUS_STYLE.get(found.status, "bold"))
     console.print(Text.assemble((found.request_id, "bold"), " ", status, f"  (attempt {found.attempts})"))
     if found.found is False and found.status == "completed":
-        console.print("nothing found: there was no record in scope")
+        console.print(f"nothing found in org {plain(found.org).plain}: is the id spelled as it was loaded? case counts")
     if found.current_step:
         console.print(f"at step {found.current_step}; done: {', '.join(found.steps_completed)}")
     if found.failure_reason:
@@ -105,7 +106,9 @@ def answer(found: Answer) -> None:
     if found.effects and found.found:
         console.print(effects(found.effects))
     for item in found.deferred:
-        console.print(Text(f"deferred in {item['store']}: {item['reason']}; try again: expunge resume ID", "yellow"))
+        console.print(
+            Text(f"deferred in {item['store']}: {item['reason']}; later: expunge resume {found.request_id}", "yellow")
+        )
     if found.status == "completed":
         count = len(found.receipts)
         word = "a signed receipt" if count == 1 else f"{count} signed receipts"
@@ -134,8 +137,10 @@ def census(found: CensusOutput) -> None:
     out().print(f"{found.residue_count} left, counted at {found.counted_at}")
 
 
-def checks(found: Sequence[Check]) -> None:
-    """What a verification looked at."""
+def checks(found: Sequence[Check], number: int | None = None) -> None:
+    """What a verification looked at; ``number`` says which receipt of several it was."""
+    if number is not None:
+        out().print(f"receipt {number}", style="bold")
     for check in found:
         mark = ("passed", "green") if check.passed else ("FAILED", "bold red")
         out().print(Text.assemble(mark, f"  {check.name}: ", plain(check.detail)))
@@ -168,4 +173,4 @@ def keys(found: KeysOutput) -> None:
     console.print(f"key file: {found.keys_file or 'none (keys in memory)'}", markup=False)
     console.print(f"pseudonym keys, oldest first: {', '.join(found.pseudonym_keys)}")
     console.print(f"signing keys, oldest first: {', '.join(found.signing_keys)}")
-    console.print(found.public_pem.strip())
+    console.print(found.public_pems[-1].strip())

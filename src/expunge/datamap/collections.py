@@ -154,7 +154,7 @@ _CONTROL: tuple[Collection, ...] = (
         ),
         act=Act.KEEP,
         keep="status and answer of the erasure; the clear scope is emptied once it is counted",
-        lifetime="90 days (removed from Core 2 on)",
+        lifetime="kept; its removal after 90 days is not built yet",
     ),
     Collection(
         name="fences",

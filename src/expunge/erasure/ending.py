@@ -17,8 +17,9 @@ from expunge.system import System
 def fail(tx: Tx, request: Request, system: System, *, role: str) -> None:
     """Say what the census found; the scope and the marks stay for a resume."""
     left = ", ".join(f"{count} of {name}" for name, count in request.residue.items())
+    reason = f"the census found {left} left" if left else f"the census did not count {', '.join(request.uncounted)}"
     request.current_step = Step.CENSUS
-    request.status, request.failure_reason = Status.FAILED, f"the census found {left} left"
+    request.status, request.failure_reason = Status.FAILED, reason
     audit_request(tx, request, role, Status.FAILED, system.clock.now())
 
 

@@ -149,6 +149,12 @@ class Request:
                 left.update(counts)
         return {name: count for name, count in left.items() if count}
 
+    @property
+    def uncounted(self) -> list[str]:
+        """The collections that the last census did not count for some subject: completed means none (law 7)."""
+        counted = [set(counts) for counts in self.census or ()]
+        return [name for name in COUNTED if not all(name in names for names in counted)]
+
 
 def insert(tx: Tx, request: Request) -> int:
     """Write a new request; its row number."""

@@ -207,7 +207,7 @@ class Saga:
         def work(tx: Tx, request: Request) -> None:
             request.census, request.verified_at = counts, verified_at
             request.done(Step.CENSUS)
-            if request.residue:
+            if request.residue or request.uncounted:
                 fail(tx, request, self._system, role=self._role)
             else:
                 forget(tx, request)

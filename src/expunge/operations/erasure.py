@@ -62,7 +62,7 @@ async def request(system: System, call: Call, given: RequestInput) -> Answer:
     """Erase users across every namespace of an org, and answer when it is shown that nothing is left."""
     scope = Scope.of_users(given.org, given.user_ids)
     if not given.purge:
-        raise NotOffered("hiding first (an erasure without purge) comes with Core 2", hint="erase with --purge")
+        raise NotOffered("hiding first (an erasure without purge) is not offered yet", hint="erase with --purge")
     role = call.actor.role.name.lower()
     opened = await erasure.open_erasure(system, scope, actor=call.actor.id, role=role)
     return await _run(system, call, opened)
@@ -121,9 +121,10 @@ async def resume(system: System, call: Call, given: OneInput) -> Answer:
 
 
 class ListInput(Input):
-    """The erasures of an org."""
+    """The erasures of an org, or only those of a user."""
 
     org: OrgId
+    user_id: UserId | None = None
 
 
 class Listed(Output):
@@ -148,6 +149,9 @@ class ListOutput(Output):
 async def listing(system: System, _call: Call, given: ListInput) -> ListOutput:
     """List the erasures of an org."""
     found = await system.authority.read(lambda tx: erasure.list_requests(tx, given.org))
+    if given.user_id is not None:  # by pseudonym, under every key there has been
+        theirs = {key.pseudonym(given.org, "user_id", given.user_id) for key in system.keys.pseudonym_keys}
+        found = [item for item in found if any(subject.get("user_id") in theirs for subject in item.subjects)]
     return ListOutput(
         erasures=[
             Listed(

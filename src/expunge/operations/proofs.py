@@ -68,7 +68,7 @@ class KeysOutput(Output):
     keys_file: str | None
     pseudonym_keys: list[str]
     signing_keys: list[str]
-    public_pem: str
+    public_pems: list[str]
 
 
 async def show_keys(system: System, _call: Call, _given: NoInput) -> KeysOutput:
@@ -91,5 +91,5 @@ def _keys(system: System) -> KeysOutput:
         keys_file=None if system.keys_path is None else str(system.keys_path),
         pseudonym_keys=[key.id for key in system.keys.pseudonym_keys],
         signing_keys=[key.id for key in system.keys.signing_keys],
-        public_pem=system.keys.signer.public_pem,
+        public_pems=[key.public_pem for key in system.keys.signing_keys],
     )

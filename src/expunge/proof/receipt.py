@@ -14,6 +14,7 @@ NOT_COVERED = (
     "backups and other copies of the files",
     "blocks below the file system",
     "memory of clients and of processes that have read the data",
+    "what the records of others say about the subject, unless they name its records as sources",
 )
 """What no receipt of this authority covers (design 4, "not promised, and said")."""
 

@@ -86,8 +86,11 @@ def _signature(receipt: dict[str, Any], key: Ed25519PublicKey) -> Check:
 
 def _count(receipt: dict[str, Any]) -> Check:
     census = receipt["census"]
-    if not isinstance(census, dict) or not census or any(census.values()):
+    removed = receipt["removed"]
+    if not isinstance(census, dict) or not isinstance(removed, dict) or not census or any(census.values()):
         return _failed("census", "the receipt does not say that nothing is left")
+    if not removed.keys() <= {name.rpartition(".")[2] for name in census}:
+        return _failed("census", "something was removed from a collection that was not counted")
     return _passed("census", f"{len(census)} collections were counted, 0 records are left")
 
 
