@@ -142,7 +142,7 @@ async def test_derived_records_that_name_nobody_are_counted(filled: Expunge, mon
 
     def mutant(kind: Collection) -> Statement:
         statement = real(kind)
-        kept = statement.text.replace("r.seq < :seq", "r.seq < :seq AND r.user_id <> '-'")
+        kept = statement.text.replace("WHERE r.rid", "WHERE r.user_id <> '-' AND r.rid")
         return Statement(statement.name, kept)
 
     answer = await erase_with(filled, monkeypatch, (purging, "delete_marked", mutant))

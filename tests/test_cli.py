@@ -284,3 +284,41 @@ def test_every_command_is_documented() -> None:
     for command in app.registered_commands:
         assert command.callback is not None
         assert f"## `expunge {command.name or command.callback.__name__}`" in page
+
+
+@pytest.mark.parametrize("words", [("erasures",), ("profile", "bob"), ("data-map",), ("demo",)])
+def test_a_full_or_closed_stdout_is_no_traceback(loaded: Shell, words: tuple[str, ...]) -> None:
+    """Exit codes: the machine (4) when an answer cannot be written, and quiet when the reader has gone."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(loaded.folder)}
+    for redirect, expected in ((">/dev/full", {4}), (">&-", {0, 4}), ("| true", {0, 1})):
+        command = f"'{EXPUNGE}' {' '.join(words)} {redirect}"
+        done = subprocess.run(["/bin/sh", "-c", command], cwd=loaded.folder, env=env, capture_output=True, check=False)
+        assert b"Traceback" not in done.stderr, (redirect, done.stderr)
+        assert done.returncode in expected, (redirect, done.stderr)
+
+
+def test_output_goes_through_links_and_pipes(loaded: Shell) -> None:
+    """`-o` writes into what a name leads to and never replaces a link, a pipe or a device."""
+    target, link = loaded.folder / "real.pem", loaded.folder / "link.pem"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    loaded.run("keys", "export", "-o", "link.pem")
+    assert link.is_symlink()
+    assert target.read_bytes().startswith(b"-----BEGIN")
+    loaded.run("keys", "export", "-o", "/dev/null")
+    assert Path("/dev/null").is_char_device()
+    for bad in (".", "/", "", "x" * 300, "no/such/folder/x"):
+        loaded.run("keys", "export", "-o", bad, exits=2)
+
+
+def test_names_that_the_machine_cannot_use(loaded: Shell) -> None:
+    """Bad input: no traceback, and no password in a message."""
+    for name in (b"\xff.db", b"x" * 300, b"y" * 300 + b"/x.db"):
+        for command in ("profile", "load"):
+            done = subprocess.run(
+                [EXPUNGE, command, "x", b"--db", name], cwd=loaded.folder, capture_output=True, check=False
+            )
+            assert b"Traceback" not in done.stderr, done.stderr
+            assert done.returncode in {2, 4}
+    detail = loaded.error("profile", "x", "--db", "mysql://u:SECRETPW@h/x", exits=2)
+    assert "SECRETPW" not in str(detail)

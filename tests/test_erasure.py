@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from expunge.errors import (
     ErasedSince,
     ErasureInProgress,
     InputError,
+    InvalidRecords,
     InvalidScope,
     NotOffered,
     UnknownRequest,
@@ -343,3 +347,99 @@ async def test_the_audit_names_the_actor_and_no_subject(expunge: Expunge) -> Non
     assert rows[1][4] == answer.request_id
     assert "ann-the-subject" not in str(rows)
     assert answer.receipts[0]["scope"]["pseudonyms"]["user_id"] in rows[1][5]
+
+
+@pytest.mark.parametrize(
+    "as_of", [{"default": 10**6}, {"default": -1}, {"default": 1.0}, {"default": "0"}, {"default": True}]
+)
+async def test_a_counter_that_cannot_be_is_refused(expunge: Expunge, as_of: Any) -> None:
+    """Law 4: rows are stamped by the engine; an `as_of` from elsewhere would hide them from every erasure."""
+    with pytest.raises(InputError):
+        await expunge.put([episode("e", "ann")], as_of=as_of)
+    assert ids(await dump(expunge)) == set()
+
+
+async def test_put_takes_its_counter_first(expunge: Expunge) -> None:
+    """Law 4: what comes out of an iterable while the person is erased began before."""
+    await expunge.put([episode("e", "ann")])
+
+    def slow() -> Iterator[Any]:
+        yield episode("late", "ann")
+        erased = threading.Thread(target=lambda: asyncio.run(other_process()))
+        erased.start()
+        erased.join()
+
+    async def other_process() -> None:
+        async with Expunge(settings=expunge.settings) as other:
+            await other.erase("ann", purge=True)
+
+    with pytest.raises(ErasedSince):
+        await expunge.put(slow())
+    assert ids(await dump(expunge)) == set()
+
+
+async def test_a_source_that_came_back_under_its_id_is_another(expunge: Expunge) -> None:
+    """Laws 4 and 5: a summary made afresh under the same id is not the one that a stale unit has read."""
+    await expunge.put([episode("a", "ann"), episode("b", "bob"), memory("sum", "s", sources=["a", "b"])])
+    stale = await expunge.as_of()
+    await expunge.erase("ann", purge=True)
+    await expunge.put([memory("sum", "s", sources=["b"])])
+    with pytest.raises(ErasedSince):
+        await expunge.put([memory("sum2", "s2", sources=["sum"])], as_of=stale)
+    await expunge.put([memory("sum2", "s2", sources=["sum"])])
+    assert ids(await dump(expunge)) == {"b", "sum", "sum2"}
+
+
+async def test_nothing_is_derived_from_a_held_record_that_is_to_go(expunge: Expunge) -> None:
+    """Laws 5 and 8: a held derived record is served, but it is marked, so nothing new may rest on it."""
+    await expunge.put([episode("a", "ann"), memory("m1", "k", "bob", sources=["a"])])
+    await hold(expunge, user_id="bob")
+    answer = await expunge.erase("ann", purge=True)
+    assert (answer.status, answer.residue) == ("failed", {"memories": 1})
+    with pytest.raises(ErasureInProgress):
+        await expunge.put([memory("m2", "k2", sources=["m1"])])
+    await release(expunge)
+    assert (await expunge.resume(answer.request_id)).status == "completed"
+    assert ids(await dump(expunge)) == set()
+
+
+async def test_naming_more_sources_cannot_close_a_circle(expunge: Expunge) -> None:
+    """The load format: a cycle of sources is an error, also one that closes through what is stored."""
+    await expunge.put([episode("e", "ann"), fact("f1", sources=["e"]), fact("f2", sources=["f1"])])
+    before = await dump(expunge)
+    with pytest.raises(InvalidRecords, match="cycle"):
+        await expunge.put([fact("f1", sources=["e", "f2"])])
+    assert await dump(expunge) == before
+    await expunge.erase("ann", purge=True)
+    assert ids(await dump(expunge)) == set()
+
+
+async def test_a_later_erasure_clears_what_a_stopped_one_left(tmp_path: Any) -> None:
+    """Laws 14 and 16: after a completed erasure neither the clear id nor a fence of an abandoned one stays."""
+    user = "ann-who-was-given-up"
+    async with Expunge(settings=Settings(db=str(tmp_path / "x.db"), max_attempts=1)) as expunge:
+        await expunge.put(one_of_each(user, "a"))
+        request = await open_erasure(expunge.system, Scope.of_users("default", [user]), actor="t", role="operator")
+        with pytest.raises(Abandoned):
+            await expunge.resume(request.id)
+        answer = await expunge.erase(user, purge=True)
+        assert answer.status == "completed"
+        assert not [name for name, data in files_of(tmp_path).items() if user.encode() in data]
+        await expunge.put([episode("back", user)])
+        old = await expunge.call("erasure.status", request_id=request.id)
+        assert (old.status, answer.request_id in str(old.failure_reason)) == ("abandoned", True)
+
+
+@pytest.mark.parametrize("batch_rows", [5, 1000])
+async def test_held_records_do_not_stop_the_rest(tmp_path: Any, batch_rows: int) -> None:
+    """Law 8: with more held records than fit into a batch, the free ones go, and keep no edge; the held ones stay."""
+    async with Expunge(settings=Settings(db=str(tmp_path / "x.db"), batch_rows=batch_rows)) as expunge:
+        await expunge.put([episode(f"held{n}", "ann", namespace="legal") for n in range(6)])
+        await expunge.put([episode(f"free{n}", "ann") for n in range(4)])
+        await expunge.put([fact("f", "bob", sources=["free0", "held0"])])
+        await hold(expunge, namespace="legal")
+        answer = await expunge.erase("ann", purge=True)
+        assert (answer.status, answer.residue) == ("failed", {"episodes": 6})
+        after = await dump(expunge)
+        assert ids(after) == {*(f"held{n}" for n in range(6)), "f"}
+        assert set(after["lineage"]) == {"f<held0"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import string
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from expunge import Expunge, Settings
 from expunge.errors import ErasedSince, InputError, KeyExposed, KeyMalformed, KeyMissing
 from expunge.keys import KeyRing, load_key_file, open_key_file
 from expunge.keys.ring import read_public_pem, signing_key_id
+from expunge.model.canonical import canonical
 from expunge.proof import verify
 from expunge.proof.receipt import FIELDS
 from tests.support import digests, one_of_each
@@ -50,6 +52,38 @@ async def test_a_receipt_passes_and_every_changed_byte_is_seen(expunge: Expunge)
             assert not passes(changed, keys), at
     for changed in (body + b" ", body[:-1], b"", b"{}", b"[]", json.dumps(json.loads(body)).encode()):
         assert not passes(changed, keys)
+
+
+async def test_a_signature_has_one_spelling(expunge: Expunge) -> None:
+    """Bad input: base64 that decodes to the same signature is still another receipt."""
+    (body,) = await receipts(expunge, "ann")
+    document = json.loads(body)
+    alphabet = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+    signature = document["signature"]
+    last = alphabet[alphabet.index(signature[-3]) ^ 1]
+    assert not passes(canonical(document | {"signature": signature[:-3] + last + "=="}), pinned(expunge))
+    for name in ("key_id", "signature", "census", "deferred", "removed"):
+        wrong: list[Any] = [[], {}, 7, None, ["x"]]
+        for value in wrong:
+            if document[name] != value:
+                assert not passes(canonical(document | {name: value}), pinned(expunge)), (name, value)
+
+
+async def test_rotation_keeps_to_the_kept_file(settings: Settings, tmp_path: Path) -> None:
+    """Design 4: a link to the key file stays a link, and a file that lacks the database's keys is not rotated."""
+    async with Expunge(settings=settings) as expunge:
+        kept, link = tmp_path / "kept", tmp_path / "expunge.keys"
+        link.rename(kept)
+        link.symlink_to(kept)
+        await expunge.call("keys.rotate")
+        assert link.is_symlink()
+        assert len(load_key_file(kept).signing_keys) == 2
+        kept.unlink()
+        open_key_file(kept)
+        before = kept.read_bytes()
+        with pytest.raises(KeyMissing):
+            await expunge.call("keys.rotate")
+        assert kept.read_bytes() == before
 
 
 async def test_without_a_pinned_key_nothing_passes(expunge: Expunge) -> None:

@@ -95,7 +95,12 @@ class Expunge:
         skip_bad: bool = False,
         as_of: dict[str, int] | None = None,
     ) -> PutOutput:
-        """Write records (JSON objects or lines of JSON), all or nothing unless ``skip_bad``."""
+        """Write records (JSON objects or lines of JSON), all or nothing unless ``skip_bad``.
+
+        Without ``as_of`` the work begins now, before the first record is taken from ``records`` (law 4).
+        """
+        if as_of is None:
+            as_of = await self.as_of()
         values = {"records": list(records), "skip_bad": skip_bad, "org": org}
         answer: PutOutput = await self._perform("records.put", values, as_of=as_of)
         return answer

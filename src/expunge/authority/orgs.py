@@ -7,6 +7,7 @@ from expunge.authority.port import Statement, Tx
 _ENSURE = Statement("orgs.ensure", "INSERT OR IGNORE INTO orgs (org) VALUES (:org)")
 _NEXT_SEQ = Statement("orgs.next_seq", "UPDATE orgs SET seq = seq + 1 WHERE org = :org RETURNING seq")
 _SEQS = Statement("orgs.seqs", "SELECT org, seq FROM orgs")
+_SEQ = Statement("orgs.seq", "SELECT seq FROM orgs WHERE org = :org")
 _HEAD = Statement("orgs.head", "SELECT ledger_length, ledger_head FROM orgs WHERE org = :org")
 _SET_HEAD = Statement("orgs.set_head", "UPDATE orgs SET ledger_length = :length, ledger_head = :head WHERE org = :org")
 
@@ -28,6 +29,12 @@ def next_seq(tx: Tx, org: str) -> int:
 def seqs(tx: Tx) -> dict[str, int]:
     """The erasure counter of every org that has one; the others stand at 0."""
     return dict(tx.rows(_SEQS))
+
+
+def seq_of(tx: Tx, org: str) -> int:
+    """The erasure counter of one org."""
+    rows = tx.rows(_SEQ, org=org)
+    return int(rows[0][0]) if rows else 0
 
 
 def ledger_head(tx: Tx, org: str) -> tuple[int, str | None]:

@@ -45,22 +45,22 @@ DATED = {
 
 DERIVED = """
     SELECT m.position, 'sessions', count(*) FROM marks m JOIN sessions c ON c.rid = m.rid AND c.id = m.id
-    WHERE m.request = :request AND m.collection = 'sessions' AND m.direct = 0 AND c.seq < :seq GROUP BY m.position
+    WHERE m.request = :request AND m.collection = 'sessions' AND m.direct = 0 GROUP BY m.position
     UNION ALL
     SELECT m.position, 'episodes', count(*) FROM marks m JOIN episodes c ON c.rid = m.rid AND c.id = m.id
-    WHERE m.request = :request AND m.collection = 'episodes' AND m.direct = 0 AND c.seq < :seq GROUP BY m.position
+    WHERE m.request = :request AND m.collection = 'episodes' AND m.direct = 0 GROUP BY m.position
     UNION ALL
     SELECT m.position, 'events', count(*) FROM marks m JOIN events c ON c.rid = m.rid AND c.id = m.id
-    WHERE m.request = :request AND m.collection = 'events' AND m.direct = 0 AND c.seq < :seq GROUP BY m.position
+    WHERE m.request = :request AND m.collection = 'events' AND m.direct = 0 GROUP BY m.position
     UNION ALL
     SELECT m.position, 'memories', count(*) FROM marks m JOIN memories c ON c.rid = m.rid AND c.id = m.id
-    WHERE m.request = :request AND m.collection = 'memories' AND m.direct = 0 AND c.seq < :seq GROUP BY m.position
+    WHERE m.request = :request AND m.collection = 'memories' AND m.direct = 0 GROUP BY m.position
     UNION ALL
     SELECT m.position, 'facts', count(*) FROM marks m JOIN facts c ON c.rid = m.rid AND c.id = m.id
-    WHERE m.request = :request AND m.collection = 'facts' AND m.direct = 0 AND c.seq < :seq GROUP BY m.position
+    WHERE m.request = :request AND m.collection = 'facts' AND m.direct = 0 GROUP BY m.position
     UNION ALL
     SELECT m.position, 'blocks', count(*) FROM marks m JOIN blocks c ON c.rid = m.rid AND c.id = m.id
-    WHERE m.request = :request AND m.collection = 'blocks' AND m.direct = 0 AND c.seq < :seq GROUP BY m.position
+    WHERE m.request = :request AND m.collection = 'blocks' AND m.direct = 0 GROUP BY m.position
     UNION ALL
     SELECT m.position, 'lineage', count(*) FROM marks m JOIN lineage c ON c.org = :org AND c.source = m.id
     WHERE m.request = :request AND c.seq < :seq GROUP BY m.position

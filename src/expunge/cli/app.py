@@ -1,6 +1,7 @@
 """The commands: each takes its options, performs one operation, and shows the answer."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
@@ -16,7 +17,7 @@ from expunge.cli.demo import run_demo
 from expunge.cli.options import Target, shared, with_target
 from expunge.cli.output import bars, err, print_json, read_input, write_file
 from expunge.embedded import Expunge
-from expunge.errors import EXIT_NOT_DONE, EXIT_REFUSED, ExpungeError, InputError, NotOffered
+from expunge.errors import EXIT_ENVIRONMENT, EXIT_NOT_DONE, EXIT_REFUSED, ExpungeError, InputError, NotOffered
 from expunge.keys import load_key_file
 from expunge.keys.ring import read_public_pem, signing_key_id
 from expunge.memory import Batch, Reading
@@ -48,11 +49,17 @@ RequestId = Annotated[str, typer.Argument(metavar="ID", help="The id of the eras
 
 def main() -> None:
     """Run the command line, and turn errors of the tree into words and exit codes."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     as_json = "--json" in sys.argv
     try:
-        app(prog_name="expunge")
+        try:
+            app(prog_name="expunge")
+        finally:
+            sys.stdout.flush()
     except ExpungeError as fault:
         if as_json:
             sys.stderr.write(show.as_json_text(fault.as_dict()) + "\n")
@@ -62,8 +69,13 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter would try to flush into it again
         sys.exit(EXIT_NOT_DONE)
+    except (OSError, UnicodeError) as fault:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        reason = getattr(fault, "strerror", None) or "a name is not one that this machine can use"
+        sys.stderr.write(f"error: {reason}\nnext:  what was asked may have been done; see: expunge erasures\n")
+        sys.exit(EXIT_ENVIRONMENT)
 
 
 def _run(target: Target, work: Callable[[Expunge], Awaitable[T]], *, create: bool = False) -> T:
@@ -112,17 +124,24 @@ def load(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out instead of refusing all.")] = False,
 ) -> None:
     """Load records from a file, whole or not at all."""
-    lines = read_input(file).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     settings = target.settings
-    if not skip_bad and not Place.parse(settings.db).exists():  # a bad file shall not make a database
-        Batch(lines, Reading(settings.org, SystemClock().now(), settings.max_value_bytes)).refuse_bad()
+    is_new = not Place.parse(settings.db).exists()
+    given = _lines(file) if is_new else None
+    if given is not None and not skip_bad:  # a bad file shall not make a database
+        Batch(given, Reading(settings.org, SystemClock().now(), settings.max_value_bytes)).refuse_bad()
 
     async def work(expunge: Expunge) -> Any:
+        as_of = {} if is_new else await expunge.as_of()  # the work begins before the file is read (law 4)
+        lines = _lines(file) if given is None else given
         with bars(quiet=target.json) as report:
-            return await expunge.call("records.put", records=lines, skip_bad=skip_bad, progress=report)
+            return await expunge.call("records.put", records=lines, skip_bad=skip_bad, as_of=as_of, progress=report)
 
     answer = _run(target, work, create=True)
     _tell(target, answer, show.loaded)
+
+
+def _lines(file: str) -> list[bytes]:
+    return read_input(file).removeprefix(b"\xef\xbb\xbf").split(b"\n")
 
 
 @app.command()

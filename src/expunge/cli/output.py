@@ -85,12 +85,18 @@ def write_file(path: Path, data: bytes) -> None:
         InputError: it cannot be written.
 
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    temporary: Path | None = None
     try:
+        path = path.resolve()
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)  # a device or a pipe: written to, never replaced
+            return
+        temporary = path.with_name(f".{os.getpid()}.new")
         temporary.write_bytes(data)
         temporary.replace(path)
     except (OSError, ValueError) as fault:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         raise InputError(f"{path} cannot be written: {_reason(fault)}", hint="name another file") from fault
 
 

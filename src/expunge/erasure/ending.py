@@ -6,8 +6,9 @@ from collections import Counter
 from typing import Any
 
 from expunge.authority.port import Tx
+from expunge.erasure.fence import lower_fence
 from expunge.erasure.opening import audit_request
-from expunge.erasure.request import COUNTED, Request, Status, Step, find_request, save
+from expunge.erasure.request import COUNTED, Request, Status, Step, find_request, list_stopped, save
 from expunge.erasure.statements import DROP_MARKS
 from expunge.model.scope import type_of
 from expunge.proof import Receipt, append_follow_ups, append_receipts
@@ -28,6 +29,23 @@ def forget(tx: Tx, request: Request) -> None:
     tx.change(DROP_MARKS, request=request.rid)
     request.scope, request.current_step = None, Step.FORGET
     request.done(Step.FORGET)
+    for other in list_stopped(tx, request.org):
+        if _is_covered(other, request):
+            _give_way(tx, other, request)
+
+
+def _is_covered(other: Request, request: Request) -> bool:
+    return other.before == request.before and all(subject in request.subjects for subject in other.subjects)
+
+
+def _give_way(tx: Tx, other: Request, request: Request) -> None:
+    """An erasure that stopped short and whose subjects have now gone by another: its clear ids and fence go too."""
+    was = other.copy()
+    tx.change(DROP_MARKS, request=other.rid)
+    if other.fence_seq is not None and other.lowered_seq is None:
+        lower_fence(tx, other)
+    other.scope, other.status, other.failure_reason = None, Status.ABANDONED, f"its subjects went by {request.id}"
+    save(tx, other, was=was, now=request.updated_at)
 
 
 def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[dict[str, Any]]:

@@ -51,7 +51,7 @@ def purge_marked(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
     gone: list[str] = []
     for name, here in by_kind.items():
         rids = json.dumps(sorted(mark.rid for mark in here))  # in the order of the file, which is read once
-        went = tx.rows(delete_marked(collection(name)), org=request.org, rids=rids, seq=request.lowered_seq)
+        went = tx.rows(delete_marked(collection(name)), org=request.org, rids=rids)
         positions = {mark.id: mark.position for mark in here}
         _account(request, name, Counter(positions[record_id] for (record_id,) in went))
         gone += [record_id for (record_id,) in went]

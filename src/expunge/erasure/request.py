@@ -58,6 +58,11 @@ _LIST = Statement(
     "requests.list",
     f"SELECT {_COLUMNS} FROM requests WHERE org = :org AND rid < :below ORDER BY rid DESC LIMIT :size",
 )
+_STOPPED = Statement(
+    "requests.stopped",
+    f"""SELECT {_COLUMNS} FROM requests
+    WHERE org = :org AND scope IS NOT NULL AND status IN ('failed', 'abandoned', 'blocked')""",
+)
 _INSERT = Statement(
     "requests.insert",
     f"""INSERT INTO requests ({_COLUMNS.removeprefix("rid, ")})
@@ -196,6 +201,11 @@ def list_requests(tx: Tx, org: str) -> list[Request]:
         found += [_from_row(row) for row in page]
         below = page[-1][0]
     return found
+
+
+def list_stopped(tx: Tx, org: str) -> list[Request]:
+    """The requests of an org that stopped short and still know their clear scope."""
+    return [_from_row(row) for row in tx.rows(_STOPPED, org=org)]
 
 
 def _as_values(request: Request) -> dict[str, Any]:

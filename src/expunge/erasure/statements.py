@@ -55,7 +55,7 @@ def delete_in_scope(collection: Collection, selector: Selector) -> Statement:
     Rows are looked up by number in the order of the file; as for the org, see ``delete_marked``.
     """
     found = f"""SELECT r.rid FROM json_each(:targets) j CROSS JOIN {collection.name} r
-        WHERE {selector.where(collection)} AND r.seq < :seq LIMIT :size"""
+        WHERE {selector.where(collection)} AND r.seq < :seq AND {NOT_HELD} LIMIT :size"""
     return Statement(
         f"{collection.name}.delete_in_scope",
         f"""DELETE FROM {collection.name} AS r WHERE r.rid IN ({found}) AND r.org || '' = :org AND r.seq < :seq
@@ -94,7 +94,7 @@ def hide(collection: Collection) -> Statement:
 
 @lru_cache
 def delete_marked(collection: Collection) -> Statement:
-    """Delete the rows of ``:rids`` that are older than ``:seq`` and not held; the ids that went (law 8).
+    """Delete the rows of ``:rids`` that are not held; the ids that went (law 8).
 
     ``:rids`` come from the marks of the request in the same transaction, and no row number is used twice. The org is
     compared as an expression, because the planner would otherwise rather walk the index by org than look rows up.
@@ -102,7 +102,7 @@ def delete_marked(collection: Collection) -> Statement:
     return Statement(
         f"{collection.name}.delete_marked",
         f"""DELETE FROM {collection.name} AS r WHERE r.rid IN (SELECT value FROM json_each(:rids))
-        AND r.org || '' = :org AND r.seq < :seq AND {NOT_HELD} RETURNING id""",
+        AND r.org || '' = :org AND {NOT_HELD} RETURNING id""",
     )
 
 

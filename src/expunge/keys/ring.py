@@ -9,7 +9,7 @@ import secrets
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -94,7 +94,7 @@ def read_public_pem(data: bytes) -> Ed25519PublicKey:
     """
     try:
         key = serialization.load_pem_public_key(data)
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):
         raise InputError("the key is not an Ed25519 public key in PEM", hint="make it with: expunge keys export")
@@ -104,10 +104,11 @@ def read_public_pem(data: bytes) -> Ed25519PublicKey:
 def signature_is_valid(public: Ed25519PublicKey, signature: str, data: bytes) -> bool:
     """Whether a base64 signature of some bytes was made with the private half of ``public``."""
     try:
-        public.verify(base64.b64decode(signature, validate=True), data)
+        raw = base64.b64decode(signature, validate=True)
+        public.verify(raw, data)
     except (InvalidSignature, ValueError):
         return False
-    return True
+    return base64.b64encode(raw).decode() == signature  # no second spelling of the same signature
 
 
 @dataclass(frozen=True, slots=True)

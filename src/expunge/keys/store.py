@@ -60,6 +60,7 @@ def open_key_file(path: Path) -> KeyRing:
 
 def change_key_file(path: Path, change: Callable[[KeyRing], KeyRing]) -> KeyRing:
     """Replace the ring of an existing key file by what ``change`` makes of it, under the lock."""
+    path = path.resolve()  # what a link leads to is the file that is kept and copied
     with _locked(path):
         return _write(path, change(load_key_file(path)))
 
@@ -137,7 +138,7 @@ def _decode(data: bytes, path: Path) -> KeyRing:
                 SigningKey(Ed25519PrivateKey.from_private_bytes(_secret(entry, path))) for entry in document["signing"]
             ),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, binascii.Error):
         raise KeyMalformed(f"the key file {path} is damaged") from None
     if not ring.pseudonym_keys or not ring.signing_keys:
         raise KeyMalformed(f"the key file {path} lacks a key")

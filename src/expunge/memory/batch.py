@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from expunge.errors import InvalidRecords
 from expunge.memory.record import BadField, BadRecord, Reading, Record, read_line, read_record
@@ -20,6 +20,7 @@ class Batch:
         self.records: dict[tuple[str, str], Record] = {}
         self.skipped = 0
         self.bad: list[BadRecord] = []
+        self._order: list[tuple[str, str]] = []
         for line, item in enumerate(raw, start=1):
             self._take(item, line, reading)
         self._drop_cycles()
@@ -28,6 +29,7 @@ class Batch:
         """A batch that a unit of work may take records out of, and take again when the unit is repeated."""
         twin = object.__new__(Batch)
         twin.records, twin.skipped, twin.bad = dict(self.records), self.skipped, list(self.bad)
+        twin._order = self._order
         return twin
 
     def _take(self, item: object, line: int, reading: Reading) -> None:
@@ -57,6 +59,7 @@ class Batch:
         ready = [key for key, needs in waiting.items() if not needs]
         while ready:
             done = ready.pop()
+            self._order.append(done)
             del waiting[done]
             for key in needed_by[done]:
                 waiting[key].discard(done)
@@ -67,6 +70,10 @@ class Batch:
 
     def _inside(self, record: Record) -> set[tuple[str, str]]:
         return {(record.org, need) for need in record.needs if (record.org, need) in self.records}
+
+    def needs_first(self) -> Iterator[Record]:
+        """The records that are left, each after all that it rests on."""
+        return (self.records[key] for key in self._order if key in self.records)
 
     def reject(self, record: Record, field: str, reason: str) -> None:
         """Take a record out as bad."""

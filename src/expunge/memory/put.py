@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from expunge.authority.orgs import ensure_org
+from expunge.authority.orgs import ensure_org, seq_of
 from expunge.authority.port import GuardKey, Tx
 from expunge.datamap import RECORDS, Rule, collection
-from expunge.errors import ErasedSince, ErasureInProgress
+from expunge.errors import ErasedSince, ErasureInProgress, InputError, InvalidRecords
 from expunge.keys import KeyRing
 from expunge.memory.batch import Batch
 from expunge.memory.record import BadRecord, Record
@@ -20,6 +20,7 @@ from expunge.memory.statements import (
     EDGES_OF,
     LOCATE,
     MARKED,
+    RESTS_ON,
     fetch,
     insert,
     newest_version,
@@ -82,6 +83,7 @@ class _Put:
         if not skip_bad:
             self._batch.refuse_bad()
         records = list(self._batch.records.values())
+        self._refuse_future()
         self._guard((record.identity.stored(), record.dated) for record in records)
         self._locate(records)
         self._guard_sources(records)
@@ -92,6 +94,12 @@ class _Put:
         self._write()
         self._outcome.bad = sorted(self._batch.bad, key=lambda item: item.line)
         return self._outcome
+
+    def _refuse_future(self) -> None:
+        """An ``as_of`` from another database, or from after a restore, would hide its rows from every erasure."""
+        orgs = {record.org for record in self._batch.records.values()}
+        if any(self._as_of.get(org, 0) > seq_of(self._tx, org) for org in orgs):
+            raise InputError("as_of is later than this database", hint="take it from the database that is written to")
 
     def _guard(self, touched: Iterable[tuple[tuple[str, ...], Instant]]) -> None:
         """One check for each identity, dated by the earliest record that is written under it (law 4)."""
@@ -167,13 +175,9 @@ class _Put:
 
     def _drop_unfounded(self) -> None:
         """Reject what rests on a record that is nowhere, and then what rests on that."""
-        again = True
-        while again:
-            again = False
-            for record in list(self._batch.records.values()):
-                if (fault := self._unfounded(record)) is not None:
-                    self._batch.reject(record, *fault)
-                    again = True
+        for record in self._batch.needs_first():
+            if (fault := self._unfounded(record)) is not None:
+                self._batch.reject(record, *fault)
 
     def _unfounded(self, record: Record) -> tuple[str, str] | None:
         parent = record.collection.parent
@@ -210,7 +214,13 @@ class _Put:
             self._tx.change_many(insert(kind), rows[kind.name])
         self._tx.change_many(ADD_EDGE, self._edges(self._batch.records.values()))
         # A record that was there already gets back the edges it lost to an erasure, where the source is back.
-        self._outcome.reattached = sum(self._tx.change(ADD_EDGE, **edge) for edge in self._edges(self._present))
+        self._outcome.reattached = sum(self._reattach(edge) for edge in self._edges(self._present))
+
+    def _reattach(self, edge: dict[str, Any]) -> int:
+        added = self._tx.change(ADD_EDGE, **edge)
+        if added and self._tx.rows(RESTS_ON, org=edge["org"], id=edge["source"], on=edge["derived"]):
+            raise InvalidRecords(f"nothing was written: the sources of {shown(edge['derived'])} form a cycle")
+        return added
 
     def _edges(self, records: Iterable[Record]) -> Iterator[dict[str, Any]]:
         for record in records:

@@ -56,6 +56,14 @@ def _located(collection: Collection) -> str:
 LOCATE = Statement("records.locate", " UNION ALL ".join(_located(collection) for collection in RECORDS))
 """Rows ``(collection, id, marked, seq, namespace, agent, user_id, session_id)`` of the ids that are there, wherever."""
 
+RESTS_ON = Statement(
+    "lineage.rests_on",
+    """WITH RECURSIVE up (id) AS (
+        SELECT :id UNION SELECT l.source FROM up CROSS JOIN lineage l ON l.derived = up.id AND l.org = :org)
+    SELECT 1 FROM up WHERE id = :on""",
+)
+"""A row when ``:id`` was made, over any number of steps, from ``:on``."""
+
 MARKED = Statement(
     "marks.of",
     """SELECT m.id FROM json_each(:ids) j CROSS JOIN marks m ON m.id = j.value AND m.org = :org""",

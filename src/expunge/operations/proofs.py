@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from expunge.datamap import COLLECTIONS
-from expunge.errors import NotOffered
+from expunge.errors import KeyMissing, NotOffered
 from expunge.keys import KeyRing, change_key_file
 from expunge.operations.registry import Call, Input, OrgId, Output
 from expunge.proof import read_ledger
@@ -80,7 +80,14 @@ async def rotate_keys(system: System, _call: Call, _given: NoInput) -> KeysOutpu
     """Make fresh keys for what comes; the old ones stay for matching and verifying."""
     if system.keys_path is None:
         raise NotOffered("keys in memory cannot be rotated", hint="use a database file, or set keys_file")
-    ring = change_key_file(system.keys_path, KeyRing.rotated)
+    held = system.keys.check_values().items()
+
+    def rotated(ring: KeyRing) -> KeyRing:
+        if not held <= ring.check_values().items():
+            raise KeyMissing(f"{system.keys_path} does not hold the keys that this database relies on")
+        return ring.rotated()
+
+    ring = change_key_file(system.keys_path, rotated)
     await bind(system.authority, ring)
     system.use_keys(ring)
     return _keys(system)

@@ -114,6 +114,8 @@ async def perform(
         first = fault.errors()[0]
         where = ".".join(shown(part) if isinstance(part, str) else str(part) for part in first["loc"])
         raise InputError(f"{operation.name}: {where or 'input'}: {first['msg'].lower()}") from None
+    if as_of is not None and not all(type(seq) is int and seq >= 0 for seq in as_of.values()):
+        raise InputError("as_of does not hold counters", hint="take it with as_of() when the work begins")
     if as_of is None:
         as_of = await system.as_of() if operation.writes_records else {}
     call = Call(actor, as_of, progress)

@@ -34,7 +34,8 @@ class Place:
             raise NotOffered("PostgreSQL is not offered yet", hint="name a file: --db ./expunge.db")
         path = url.removeprefix(_SCHEME)
         if "://" in path:
-            raise SettingsError(f"{shown(url)} is not a database URL that is known", hint="name a file")
+            scheme = shown(path.split("://")[0])  # the rest may hold a password
+            raise SettingsError(f"{scheme} is not a kind of database that is known", hint="name a file")
         if not path or "\0" in path or path.endswith("/"):
             raise SettingsError(f"{shown(url)} names no file", hint="name a file: --db ./expunge.db")
         return cls(Path(path))

@@ -182,6 +182,7 @@ CREATE TABLE requests (
     census          TEXT
 ) STRICT;
 CREATE INDEX requests_org ON requests (org, rid);
+CREATE INDEX requests_clear ON requests (org) WHERE scope IS NOT NULL;
 
 -- One row per target of a request. The parts are pseudonyms; '' matches everything. The row stays for ever,
 -- because a unit of work that began before the fence came down may end at any time after it.
