@@ -137,14 +137,20 @@ async def fill(expunge: Expunge) -> list[str]:
 
 
 async def receipts_that_verify(expunge: Expunge) -> list[dict[str, Any]]:
-    """Every receipt of the ledger, each verified with the system's public keys against the whole chain."""
+    """Every receipt of the ledger, each verified with the system's public keys against the whole chain.
+
+    Of those of one request only the newest passes: a follow-up takes its place.
+    """
     lines = (await expunge.call("ledger.export")).lines
     pinned = {key.id: key.private.public_key() for key in expunge.system.keys.signing_keys}
     receipts = [entry["receipt"] for entry in map(json.loads, lines[1:]) if "receipt" in entry]
-    for receipt in receipts:
+    for number, receipt in enumerate(receipts):
         checks = verify(canonical(receipt), pinned, "\n".join(lines).encode())
-        assert [check.name for check in checks] == ["form", "key", "signature", "census", "ledger"]
-        assert all(check.passed for check in checks), checks
+        assert [check.name for check in checks] == ["form", "key", "signature", "census", "bytes", "ledger"]
+        assert all(check.passed for check in checks[:-1]), checks
+        is_newest = all(later["request_id"] != receipt["request_id"] for later in receipts[number + 1 :])
+        assert checks[-1].passed == is_newest, checks
+        assert ("DEFERRED" in checks[-2].detail) == bool(receipt["deferred"])
     return receipts
 
 

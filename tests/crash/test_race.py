@@ -158,7 +158,11 @@ def test_writers_against_erasures_in_memory(tmp_path):
                 try:
                     async with await open_one(batch_rows=5) as in_batches:
                         met = await erase_many([expunge, in_batches], erasures, 11, look)
-                    await asyncio.sleep(1)
+                    for _ in range(200):  # until everybody has come back
+                        back = [(await expunge.profile(user)).found for user in USERS]
+                        if all(back):
+                            break
+                        await asyncio.sleep(0.1)
                 finally:
                     over.append(True)
                     tally = await asyncio.to_thread(wait)
