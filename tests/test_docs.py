@@ -20,7 +20,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
         texts = re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-        found += [(page.name, text) for text in texts]
+        found += [(str(page.relative_to(ROOT)), text) for text in texts]
     return found
 
 
