@@ -16,8 +16,8 @@ from expunge.model.instant import Instant
 _APPEND = Statement(
     "audit.append",
     """INSERT INTO audit (org, n, at, actor, role, operation, outcome, request_id, subjects, detail)
-    SELECT :org, coalesce(max(n), 0) + 1, :at, :actor, :role, :operation, :outcome, :request_id, :subjects, :detail
-    FROM audit WHERE org = :org""",
+    VALUES (:org, coalesce((SELECT n FROM audit WHERE org = :org ORDER BY n DESC LIMIT 1), 0) + 1,
+            :at, :actor, :role, :operation, :outcome, :request_id, :subjects, :detail)""",
 )
 
 

@@ -168,7 +168,9 @@ def erase(
     """Erase users everywhere in the org, count what is left, and sign a receipt."""
     users = [*(user or ()), *(_ids(users_from) if users_from else ())]
     if not purge and not dry_run:
-        raise NotOffered("hiding first (an erasure without --purge) is not offered yet; it comes with Core 2", hint="add --purge")
+        raise NotOffered(
+            "hiding first (an erasure without --purge) is not offered yet; it comes with Core 2", hint="add --purge"
+        )
 
     async def work(expunge: Expunge) -> Answer | None:
         if dry_run or not yes:

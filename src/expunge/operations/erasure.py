@@ -62,7 +62,10 @@ async def request(system: System, call: Call, given: RequestInput) -> Answer:
     """Erase users across every namespace of an org, and answer when it is shown that nothing is left."""
     scope = Scope.of_users(given.org, given.user_ids)
     if not given.purge:
-        raise NotOffered("hiding first (an erasure without purge) is not offered yet; it comes with Core 2", hint="erase with --purge")
+        raise NotOffered(
+            "hiding first (an erasure without purge) is not offered yet; it comes with Core 2",
+            hint="erase with --purge",
+        )
     role = call.actor.role.name.lower()
     opened = await erasure.open_erasure(system, scope, actor=call.actor.id, role=role)
     return await _run(system, call, opened)
