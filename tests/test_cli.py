@@ -142,12 +142,17 @@ def test_several_users_and_a_file_of_users(shell: Shell) -> None:
     assert shell.json("profile", "u4")["found"] is True
 
 
-@pytest.mark.parametrize("user", ["-x", "--purge", "a\nb", "\x1b[31mred", "[bold]x[/bold]", "😂", "../../x", "$(id)"])
+@pytest.mark.parametrize(
+    "user", ["-x", "--purge", "a\nb", "u\x9b31m\x7f\u202e", "\x1b[31mred", "[bold]x[/bold]", "😂", "../../x", "$(id)"]
+)
 def test_odd_users_through_the_shell(shell: Shell, user: str) -> None:
     """Law 12: an id is never an option, markup, or something that acts on the terminal."""
     shell.run("load", "-", stdin=lines(episode("e", user), episode("f", "bob")))
     shown = shell.run("profile", "--", user).stdout
     assert b"\x1b" not in shown
+    raw = shell.run("profile", "--json", "--", user).stdout.decode()
+    assert json.loads(raw)["user_id"] == user
+    assert not set(raw) & set("\x1b\x7f\x9b\u202e")
     assert b"episodes" in shown
     answer = shell.json("erase", f"--user={user}", "--purge", "--yes")
     assert answer["removed"]["episodes"] == 1

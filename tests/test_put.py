@@ -15,6 +15,10 @@ GOOD = episode("good", "ann")
 TOO_LONG = "x" * (1024 * 1024 + 1)
 
 
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+
+
 def line(**fields: Any) -> dict[str, Any]:
     return {"collection": "episodes", "id": "e", "created_at": AT} | fields
 
@@ -54,6 +58,10 @@ BAD = [
     ("value", memory("m", "k", value=float("nan"))),
     ("value", memory("m", "k", value={"deep": [1, {"x": float("inf")}]})),
     ("value", memory("m", "k", value=["\udfff"])),
+    ("value", memory("m", "k", value={1, 2})),
+    ("value", memory("m", "k", value={"a": 1, 2: 3})),
+    ("value", memory("m", "k", value=10**5000)),
+    ("value", memory("m", "k", value=CIRCLE)),
     ("value", memory("m", "k", value=TOO_LONG)),
     ("subject", {"collection": "facts", "id": "f", "predicate": "p", "object": "o"}),
     ("sources", fact("f", sources="good")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from expunge.errors import InputError
 
 LONGEST = 160
 _PIPE_WIDTH = 160
+_ACTING = re.compile("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What JSON leaves as it is and a terminal may act on: DEL, C1 controls, marks of direction. Only strings hold any."""
 
 
 def out() -> Console:
@@ -42,7 +45,8 @@ def plain(value: object, longest: int = LONGEST) -> Text:
 def print_json(value: BaseModel | Any) -> None:
     """Print an answer as JSON."""
     data = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
+    text = json.dumps(data, ensure_ascii=False, indent=2)
+    sys.stdout.write(_ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def print_counts(title: str, columns: Mapping[str, Mapping[str, int]]) -> None:

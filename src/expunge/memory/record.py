@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,8 +181,7 @@ def _read_content(fields: dict[str, Any], name: str, kind: Kind | None, most: in
         return _id(fields[name], name)
     value = fields[name]
     if kind is Kind.JSON:
-        _check_json(value, name)
-        value = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        value = _as_json(value, name)
     elif not isinstance(value, str):
         raise BadField(name, f"must be text, not {type(value).__name__}")
     elif "\0" in value:
@@ -197,17 +195,14 @@ def _read_content(fields: dict[str, Any], name: str, kind: Kind | None, most: in
     return value
 
 
-def _check_json(value: object, name: str) -> None:
-    """NaN and the infinities are no JSON, although Python reads and writes them."""
-    pending = [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, float) and not math.isfinite(item):
-            raise BadField(name, "holds a number that JSON does not have (NaN or infinite)")
-        if isinstance(item, dict):
-            pending.extend(item.values())
-        elif isinstance(item, list):
-            pending.extend(item)
+def _as_json(value: object, name: str) -> str:
+    """NaN and the infinities are no JSON, although Python reads them; a caller may give what is none at all."""
+    try:
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise BadField(
+            name, "is no JSON: NaN, infinite, circular, too deep, or of a kind that JSON does not have"
+        ) from None
 
 
 def _check_order(values: dict[str, Any]) -> None:
