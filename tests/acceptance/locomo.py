@@ -175,7 +175,7 @@ async def erase(
     """
     with reading(folder, [*users, bystander]) as reader:
         async with Expunge(settings=settings_of(folder, **settings), create=False) as expunge:
-            pem = (await expunge.call("keys.show")).public_pem
+            pem = (await expunge.call("keys.show")).public_pems[-1]
             answer = await expunge.erase(*users, purge=True)
             read_after = reader.ask()
             found = check(folder, before, source, *users)
@@ -207,7 +207,14 @@ def assert_receipts(
     removed: Counter[str] = Counter()
     for receipt in receipts:
         checks = verify(receipt, {signing_key_id(key): key}, ledger)
-        assert [check.name for check in checks if check.passed] == ["form", "key", "signature", "census", "ledger"]
+        assert [check.name for check in checks if check.passed] == [
+            "form",
+            "key",
+            "signature",
+            "census",
+            "bytes",
+            "ledger",
+        ]
         said = json.loads(receipt)
         assert (said["purge"], said["deferred"]) == (True, [])
         assert said["census"] == {f"authority.{name}": 0 for name in COUNTED}
