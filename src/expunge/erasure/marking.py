@@ -16,6 +16,7 @@ from expunge.erasure.statements import (
     COUNT_MARKS,
     DERIVED_OF,
     DETACHED,
+    HAS_TIES,
     PAGE_OF_MARKS,
     SETTLE_BY_EDGE,
     count_revived,
@@ -69,6 +70,8 @@ class Marking:
 
     def mark_linked(self) -> list[Mark]:
         """Of what the scope selects, mark what has edges or children: enough where all goes in the same commit."""
+        if not self._tx.rows(HAS_TIES)[0][0]:
+            return []
         found = self._tx.rows(find_linked(self._selector), targets=self._targets(), **self._values)
         return self._mark(found, direct=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -53,6 +54,9 @@ _COLUMNS = (
     "found, removed, effects, deferred, census"
 )
 _NAMES = _COLUMNS.replace(" ", "").split(",")
+_FIXED = frozenset({"rid", "id", "org", "scope_type", "before", "subjects", "key_id", "actor", "purge", "requested_at"})
+"""What a request is opened with. To set it again would write its index entries again in every commit."""
+_CHANGING = [name for name in _NAMES if name not in _FIXED]
 _FIND = Statement("requests.find", f"SELECT {_COLUMNS} FROM requests WHERE id = :id AND org = :org")
 _LIST = Statement(
     "requests.list",
@@ -70,7 +74,7 @@ _INSERT = Statement(
 )
 _SAVE = Statement(
     "requests.save",
-    f"""UPDATE requests SET {", ".join(f"{name} = :{name}" for name in _NAMES[1:])}
+    f"""UPDATE requests SET {", ".join(f"{name} = :{name}" for name in _CHANGING)}
     WHERE rid = :rid AND attempt = :mine AND status = :held""",
 )
 _JSON = ("scope", "subjects", "steps_completed", "removed", "effects", "deferred", "census")
@@ -176,7 +180,8 @@ def save(tx: Tx, request: Request, *, was: Request, now: Instant) -> None:
 
     """
     request.updated_at = now
-    if tx.change(_SAVE, mine=was.attempt, held=was.status, **_as_values(request)) != 1:
+    values = _as_values(request, ("rid", *_CHANGING))
+    if tx.change(_SAVE, mine=was.attempt, held=was.status, **values) != 1:
         raise RunnerSuperseded(f"erasure {request.id} was taken over or ended by another runner")
 
 
@@ -208,11 +213,12 @@ def list_stopped(tx: Tx, org: str) -> list[Request]:
     return [_from_row(row) for row in tx.rows(_STOPPED, org=org)]
 
 
-def _as_values(request: Request) -> dict[str, Any]:
-    values = {name: getattr(request, name) for name in _NAMES}
+def _as_values(request: Request, names: Sequence[str] = _NAMES) -> dict[str, Any]:
+    values = {name: getattr(request, name) for name in names}
     values["scope"] = None if request.scope is None else request.scope.as_json()
     for name in _JSON:
-        values[name] = None if values[name] is None else json.dumps(values[name], ensure_ascii=False)
+        if values.get(name) is not None:
+            values[name] = json.dumps(values[name], ensure_ascii=False)
     return values
 
 

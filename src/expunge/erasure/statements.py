@@ -139,6 +139,12 @@ def count_revived(collection: Collection) -> Statement:
     )
 
 
+HAS_TIES = Statement(
+    "records.has_ties",
+    "SELECT EXISTS (SELECT 1 FROM lineage) OR "
+    + " OR ".join(f"EXISTS (SELECT 1 FROM {kind.name})" for kind in RECORDS if kind.parent is not None),
+)
+"""Whether the store holds any edge or child at all: without one there is nothing to look for, record by record."""
 ADD_MARK = Statement(
     "marks.add",
     """INSERT OR IGNORE INTO marks (request, org, collection, id, rid, position, direct)

@@ -201,7 +201,7 @@ CREATE TABLE fences (
     lowered_seq  INTEGER,
     UNIQUE (request_id, position)
 ) STRICT;
-CREATE INDEX fences_match ON fences (org, user_pn, namespace_pn, session_pn, agent_pn, lowered_seq);
+CREATE INDEX fences_match ON fences (org, user_pn, namespace_pn, session_pn, agent_pn);
 
 -- What a running erasure is about to remove: direct = 1 for a record in scope, 0 for one derived from it.
 CREATE TABLE marks (
