@@ -57,13 +57,26 @@ def schema_version(connection: apsw.Connection, place: Place) -> int:
         DatabaseNewer: a newer version has written it.
 
     """
-    owner, version = connection.pragma("application_id"), int(connection.pragma("user_version"))
     newest = migrations()[-1][0]
+    owner, version, tables = _read_header(connection)
     if owner != APPLICATION_ID:
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if owner != 0 or version != 0 or tables != (0,):
+        if owner != 0 or version != 0 or tables != 0:
             raise DatabaseForeign(f"{place.shown} belongs to another program")
         return 0
     if version > newest:
         raise DatabaseNewer(f"{place.shown} has schema {version}, and this version knows {newest}")
     return version
+
+
+def _read_header(connection: apsw.Connection) -> tuple[object, int, int]:
+    """Owner, version and number of tables, of one moment: another process may be making the file just now."""
+    begin = not connection.in_transaction
+    if begin:
+        connection.execute("BEGIN")
+    try:
+        owner, version = connection.pragma("application_id"), int(connection.pragma("user_version"))
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        return owner, version, int(tables[0][0])
+    finally:
+        if begin:
+            connection.execute("ROLLBACK")
