@@ -18,6 +18,7 @@ from expunge.authority.sqlite.connection import faults, open_connection
 from expunge.authority.sqlite.migrate import migrate
 from expunge.authority.sqlite.place import Place
 from expunge.authority.sqlite.transaction import SqliteTx
+from expunge.errors import DatabaseBusy
 
 T = TypeVar("T")
 
@@ -175,7 +176,7 @@ class SqliteAuthority:
         while True:
             try:
                 return job()
-            except (apsw.BusyError, apsw.LockedError):
+            except (apsw.BusyError, apsw.LockedError, DatabaseBusy):
                 if time.monotonic() >= give_up:
                     raise
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (spreads waiters; not a secret)

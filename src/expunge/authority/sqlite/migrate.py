@@ -74,9 +74,9 @@ def _read_header(connection: apsw.Connection) -> tuple[object, int, int]:
     if begin:
         connection.execute("BEGIN")
     try:
-        owner, version = connection.pragma("application_id"), int(connection.pragma("user_version"))
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        return owner, version, int(tables[0][0])
+        owner, version = connection.pragma("application_id"), connection.pragma("user_version")
+        tables = len(connection.execute("SELECT name FROM sqlite_schema").fetchall())
+        return owner, int(str(version)), tables
     finally:
         if begin:
             connection.execute("ROLLBACK")
