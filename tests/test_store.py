@@ -179,9 +179,10 @@ asyncio.run(main())
         assert answer.removed["episodes"] == 100
 
 
-async def test_first_starts_at_once_make_one_database_and_one_ring(tmp_path: Path) -> None:
-    """Deliver: replicas that start together on nothing."""
-    settings = Settings(db=str(tmp_path / "new.db"))
+@pytest.mark.parametrize("number", range(10))
+async def test_first_starts_at_once_make_one_database_and_one_ring(tmp_path: Path, number: int) -> None:
+    """Deliver: replicas that start together on nothing; repeated, since each order of their steps is a case."""
+    settings = Settings(db=str(tmp_path / f"new{number}.db"))
 
     async def start() -> dict[str, str]:
         async with Expunge(settings=settings) as expunge:
