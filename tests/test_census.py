@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from expunge.authority.port import Statement, Tx
 from expunge.census import COUNTED, count
 from expunge.census.sql import BY_IDENTITY, LIVE_SUBJECTS
 from expunge.datamap import RECORDS, Collection
+from expunge.datamap import selector as selector_statements
 from expunge.datamap.selector import Selector
 from expunge.erasure import purging
 from expunge.erasure import statements as saga_statements
@@ -30,12 +31,16 @@ def no_op(text: str) -> str:
 @pytest.fixture
 def fresh_statements() -> Iterator[None]:
     """Statements are made once: a mutant of what they are made from needs them made again, and so does what follows."""
-    made = [made for made in vars(saga_statements).values() if hasattr(made, "cache_clear")]
-    for statement in made:
-        statement.cache_clear()
+    forget_statements()
     yield
-    for statement in made:
-        statement.cache_clear()
+    forget_statements()
+
+
+def forget_statements() -> None:
+    for module in (saga_statements, selector_statements):
+        for made in vars(module).values():
+            if hasattr(made, "cache_clear"):
+                made.cache_clear()
 
 
 async def erase_with(expunge: Expunge, monkeypatch: pytest.MonkeyPatch, *mutants: tuple[Any, str, Any]) -> Any:
@@ -87,18 +92,20 @@ async def test_a_wrong_column_turns_it_red(
     filled: Expunge, monkeypatch: pytest.MonkeyPatch, fresh_statements: None, name: str
 ) -> None:
     """Law 7: mutation `wrong column`, in each collection: the selector looks at the agent instead of the user."""
-    real = Selector.where
 
-    def mutant(selector: Selector, kind: Collection) -> str:
-        text = real(selector, kind)
-        return text.replace("r.user_id = json_extract", "r.agent = json_extract") if kind.name == name else text
+    def mutant(real: Callable[[Selector, Collection], str]) -> Callable[[Selector, Collection], str]:
+        def made(selector: Selector, kind: Collection) -> str:
+            text = real(selector, kind)
+            return text.replace("r.user_id", "r.agent") if kind.name == name else text
+
+        return made
+
+    mutants = [(Selector, spelling, mutant(getattr(Selector, spelling))) for spelling in ("where", "within")]
 
     # What is also found through its episode does not show the fault: these are found by their own user alone.
     await filled.put([event("a-x", "b-e", "ann"), fact("a-y", "ann")])
-    answer = await erase_with(filled, monkeypatch, (Selector, "where", mutant))
-    for made in vars(saga_statements).values():
-        if hasattr(made, "cache_clear"):
-            made.cache_clear()
+    answer = await erase_with(filled, monkeypatch, *mutants)
+    forget_statements()
     assert answer.status == "failed"
     assert name in answer.residue
     await heals(filled, answer.request_id)

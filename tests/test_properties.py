@@ -13,7 +13,7 @@ from expunge import Expunge, Settings
 from expunge.authority.port import Tx
 from expunge.census import Question, count_left
 from expunge.datamap import RECORDS
-from expunge.datamap.selector import Selector, as_parameter, count_in_scope
+from expunge.datamap.selector import count_scope
 from expunge.erasure import preview
 from expunge.errors import InvalidId
 from expunge.model.canonical import canonical, canonical_plain
@@ -129,12 +129,8 @@ def test_profile_selector_preview_and_census_agree(made: list[dict[str, Any]], s
 
     async def work(expunge: Expunge) -> None:
         def unit(tx: Tx) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-            values = {"org": "default", "targets": as_parameter(enumerate(scope.targets())), "seq": 1}
-            selected = {
-                kind.name: sum(n for _, n in tx.rows(count_in_scope(kind, Selector.of(scope)), **values))
-                for kind in RECORDS
-            }
-            counted = count_left(tx, Question("default", 0, 1), scope.targets())
+            selected = {name: counts.total() for name, counts in count_scope(tx, scope).items()}
+            counted = count_left(tx, Question("default", 0, 1), scope.targets)
             census = {kind.name: sum(count[kind.name] for count in counted) for kind in RECORDS}
             return read_profile(tx, scope).counts, selected, census
 

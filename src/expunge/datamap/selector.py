@@ -8,12 +8,14 @@ from the data map are put into the text; ids are always parameters (law 12).
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from expunge.authority.port import Statement
+from expunge.authority.port import Statement, Tx
 from expunge.datamap.collection import Collection
+from expunge.datamap.collections import RECORDS
 from expunge.model.scope import Scope, Target
 
 
@@ -27,7 +29,7 @@ class Selector:
     @classmethod
     def of(cls, scope: Scope) -> Selector:
         """The selector that serves every target of a scope."""
-        return cls(tuple(scope.targets()[0].named()), scope.before is not None)
+        return cls(tuple(scope.targets[0].named()), scope.before is not None)
 
     def where(self, collection: Collection) -> str:
         """The records ``r`` of a collection that the target ``j`` selects."""
@@ -35,6 +37,19 @@ class Selector:
         terms += [f"r.{part} = json_extract(j.value, '$.{part}')" for part in self.parts]
         if self.dated:
             terms.append(f"r.{collection.time} < json_extract(j.value, '$.before')")
+        return " AND ".join(terms)
+
+    def within(self, collection: Collection) -> str:
+        """The records ``r`` that any target selects, for a statement that cannot join them.
+
+        A scope lists several values of one part at most, so its targets are all the combinations of their values.
+        """
+        terms = ["r.org = :org"]
+        terms += [
+            f"r.{part} IN (SELECT json_extract(value, '$.{part}') FROM json_each(:targets))" for part in self.parts
+        ]
+        if self.dated:
+            terms.append(f"r.{collection.time} < (SELECT json_extract(value, '$.before') FROM json_each(:targets))")
         return " AND ".join(terms)
 
 
@@ -46,11 +61,21 @@ def as_parameter(targets: Iterable[tuple[int, Target]]) -> str:
     )
 
 
+def count_scope(tx: Tx, scope: Scope) -> dict[str, Counter[int]]:
+    """How many records each target selects, by collection; hidden, held and newer ones too."""
+    counts: dict[str, Counter[int]] = {kind.name: Counter() for kind in RECORDS}
+    values = {"org": scope.org, "targets": as_parameter(enumerate(scope.targets))}
+    for name, position, count in tx.rows(count_everywhere(Selector.of(scope)), **values):
+        counts[name][position] = count
+    return counts
+
+
 @lru_cache
-def count_in_scope(collection: Collection, selector: Selector) -> Statement:
-    """Rows ``(position, count)`` of the records in scope that are older than ``:seq``."""
-    return Statement(
-        f"{collection.name}.count_in_scope",
-        f"""SELECT json_extract(j.value, '$.t'), count(*) FROM json_each(:targets) j CROSS JOIN {collection.name} r
-        WHERE {selector.where(collection)} AND r.seq < :seq GROUP BY 1""",
+def count_everywhere(selector: Selector) -> Statement:
+    """Rows ``(collection, position, count)`` of the records that each target selects."""
+    texts = (
+        f"""SELECT '{collection.name}', json_extract(j.value, '$.t'), count(*)
+        FROM json_each(:targets) j CROSS JOIN {collection.name} r WHERE {selector.where(collection)} GROUP BY j.key"""
+        for collection in RECORDS
     )
+    return Statement("records.count_everywhere", " UNION ALL ".join(texts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from expunge.authority.port import Tx
@@ -11,7 +12,7 @@ from expunge.erasure.opening import audit_request
 from expunge.erasure.request import COUNTED, Request, Status, Step, find_request, list_stopped, save
 from expunge.erasure.statements import DROP_MARKS
 from expunge.model.scope import type_of
-from expunge.proof import Receipt, append_follow_ups, append_receipts
+from expunge.proof import Occasion, Subject, append_follow_ups, append_receipts
 from expunge.system import System
 
 
@@ -50,10 +51,7 @@ def _give_way(tx: Tx, other: Request, request: Request) -> None:
 
 def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[dict[str, Any]]:
     """Sign a receipt per subject into the org's chain; the receipts."""
-    receipts = (
-        (position, _receipt(request, position, system.authority.name)) for position in range(len(request.subjects))
-    )
-    signed = append_receipts(tx, request.org, receipts, system.keys.signer)
+    signed = append_receipts(tx, _occasion(request), _subjects(request, system.authority.name), system.keys.signer)
     request.status, request.current_step = Status.COMPLETED, None
     request.done(Step.FINISH)
     audit_request(tx, request, role, Status.COMPLETED, system.clock.now())
@@ -71,22 +69,29 @@ def follow_up(tx: Tx, *, request: Request, system: System, deferred: list[dict[s
     return found
 
 
-def _receipt(request: Request, position: int, store: str) -> Receipt:
-    counted = (request.census or [])[position]
-    return Receipt(
+def _occasion(request: Request) -> Occasion:
+    return Occasion(
         request_id=request.id,
         batch_id=request.batch_id,
         org=request.org,
-        scope_type=type_of(request.subjects[position]),
-        pseudonyms=request.subjects[position],
         pseudonym_key_id=request.key_id,
         before=request.before,
         purge=request.purge,
         plan_hash=str(request.plan_hash),
         requested_at=request.requested_at,
         verified_at=request.verified_at or 0,
-        removed={name: request.removed.get(name, Counter())[position] for name in COUNTED},
-        effects={name: counts[position] for name, counts in request.effects.items()},
-        census={f"{store}.{name}": count for name, count in counted.items()},
         deferred=request.deferred,
     )
+
+
+def _subjects(request: Request, store: str) -> Iterator[Subject]:
+    nothing: Counter[int] = Counter()
+    removed = {name: request.removed.get(name, nothing) for name in COUNTED}
+    for position, (pseudonyms, counted) in enumerate(zip(request.subjects, request.census or (), strict=True)):
+        yield Subject(
+            scope_type=type_of(pseudonyms),
+            pseudonyms=pseudonyms,
+            removed={name: counts[position] for name, counts in removed.items()},
+            effects={name: counts[position] for name, counts in request.effects.items()},
+            census={f"{store}.{name}": count for name, count in counted.items()},
+        )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from expunge.authority.port import Tx
 from expunge.datamap import RECORDS, Collection, collection
-from expunge.datamap.selector import Selector, as_parameter, count_in_scope
+from expunge.datamap.selector import Selector, as_parameter
 from expunge.erasure.request import Tally
 from expunge.erasure.statements import (
     ADD_MARK,
@@ -55,14 +55,6 @@ class Marking:
         self._selector = Selector.of(scope)
         self._values: dict[str, Any] = {"org": scope.org, "seq": fence_seq}
 
-    def count(self) -> dict[Collection, Counter[int]]:
-        """How many records each target selects in each collection."""
-        targets = self._targets()
-        return {
-            kind: Counter(dict(self._tx.rows(count_in_scope(kind, self._selector), targets=targets, **self._values)))
-            for kind in RECORDS
-        }
-
     def mark_scope(self) -> list[Mark]:
         """Mark all that the scope selects in every collection."""
         found = self._tx.rows(find_everywhere(self._selector), targets=self._targets(), **self._values)
@@ -76,7 +68,7 @@ class Marking:
         return self._mark(found, direct=True)
 
     def _targets(self) -> str:
-        return as_parameter(enumerate(self._scope.targets()))
+        return as_parameter(enumerate(self._scope.targets))
 
     def mark_targets(self, kind: Collection, targets: Iterable[Numbered]) -> None:
         """Mark all that some targets select in a collection."""
@@ -121,7 +113,7 @@ class Marking:
 
     def settle(self) -> None:
         """Account each derived record to the first subject it was made from: a kill then changes no receipt."""
-        if len(self._scope.targets()) == 1:
+        if len(self._scope.targets) == 1:
             return
         values = {"org": self._scope.org, "request": self._request}
         moved = True

@@ -25,7 +25,7 @@ async def open_erasure(system: System, scope: Scope, *, actor: str, role: str) -
 
     A scope that is wholly held opens as ``blocked``, with no fence.
     """
-    targets = scope.targets()
+    targets = scope.targets
     subjects = [system.keys.pseudonyms(target) for target in targets]
 
     def unit(tx: Tx) -> Request:
@@ -92,7 +92,7 @@ async def resume_erasure(system: System, org: str, request_id: str, *, role: str
 
 def _unblock(tx: Tx, request: Request) -> bool:
     """Raise the fence of a blocked request when its hold has been released; whether it was."""
-    targets = request.clear_scope.targets()
+    targets = request.clear_scope.targets
     if all(is_wholly_held(tx, target) for target in targets):
         return False
     raise_fence(tx, request)

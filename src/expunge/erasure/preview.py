@@ -28,7 +28,7 @@ class Preview:
 
 async def preview(system: System, scope: Scope, *, purge: bool) -> Preview:
     """Say what an erasure of this scope would do, and do nothing."""
-    subjects = [system.keys.pseudonyms(target) for target in scope.targets()]
+    subjects = [system.keys.pseudonyms(target) for target in scope.targets]
 
     def unit(tx: Tx) -> Preview:
         marking = Marking(tx, _REHEARSAL, scope, _AFTER_ALL, hiding=False)

@@ -10,36 +10,27 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from expunge.authority.port import Tx
-from expunge.datamap import RECORDS, collection
-from expunge.datamap.selector import Selector, as_parameter
+from expunge.datamap import collection
+from expunge.datamap.selector import Selector, as_parameter, count_scope
 from expunge.erasure.marking import Mark
 from expunge.erasure.request import Request
 from expunge.erasure.statements import CUT_FROM_DERIVED, CUT_FROM_SOURCE, delete_in_scope, delete_marked
 
 
-class MoreThanOneBatch(Exception):
-    """The scope does not fit into one commit; what was deleted in it has to be taken back."""
-
-
-def purge_scope(tx: Tx, request: Request, linked: Sequence[Mark], size: int) -> None:
+def purge_scope(tx: Tx, request: Request, counts: Mapping[str, Counter[int]], linked: Sequence[Mark]) -> None:
     """Delete all that is in scope, and the edges of ``linked``, those of them that have any.
 
-    Raises:
-        MoreThanOneBatch: it is more than ``size`` records.
-
+    ``counts`` is how many there were: what an index counts alone costs less than a delete that answers row by row.
+    Where the delete removed fewer (some are held, or newer than the fence), what is left is counted too.
     """
     scope = request.clear_scope
-    selector, targets = Selector.of(scope), scope.targets()
-    positions = {tuple(target.named().values()): position for position, target in enumerate(targets)}
-    values = {"org": request.org, "targets": as_parameter(enumerate(targets)), "seq": request.lowered_seq}
-    left = size
-    for kind in RECORDS:
-        went = Counter(tx.rows(delete_in_scope(kind, selector), size=left + 1, **values))
-        if (left := left - went.total()) < 0:
-            raise MoreThanOneBatch
-        if not selector.parts:
-            went = Counter({(): went.total()})
-        _account(request, kind.name, {positions[whose]: count for whose, count in went.items()})
+    selector = Selector.of(scope)
+    values = {"org": request.org, "targets": as_parameter(enumerate(scope.targets)), "seq": request.lowered_seq}
+    went = {name: tx.change(delete_in_scope(collection(name), selector), **values) for name in counts if counts[name]}
+    some_stay = any(count < counts[name].total() for name, count in went.items())
+    left = count_scope(tx, scope) if some_stay else {}
+    for name in went:
+        _account(request, name, counts[name] - left.get(name, Counter()))
     _cut(tx, request, [mark.id for mark in linked])
 
 

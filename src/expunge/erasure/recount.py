@@ -25,7 +25,7 @@ async def recount(system: System, org: str, request_id: str) -> dict[str, Any]:
         seq = request.lowered_seq or request.fence_seq or 0
         question = Question(org, request.rid, seq)
         if request.scope is not None:
-            counts = count_left(tx, question, request.scope.targets())
+            counts = count_left(tx, question, request.scope.targets)
         else:
             key = system.keys.pseudonym_key(request.key_id)
             counts = count_left_by_pseudonym(tx, question, request.subjects, key, request.before)

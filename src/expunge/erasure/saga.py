@@ -8,7 +8,6 @@ sign after the bytes have been reclaimed, so that what a receipt says of them is
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -16,11 +15,12 @@ from typing import Any, TypeVar
 from expunge.authority.port import Tx
 from expunge.census import Question, count_left
 from expunge.datamap import RECORDS, Collection
+from expunge.datamap.selector import count_scope
 from expunge.erasure.ending import complete, fail, follow_up, forget
 from expunge.erasure.fence import lower_fence
 from expunge.erasure.marking import Mark, Marking, Numbered, packs, page_of_marks, pages_of_marks
 from expunge.erasure.plan import plan_hash
-from expunge.erasure.purging import MoreThanOneBatch, purge_marked, purge_scope
+from expunge.erasure.purging import purge_marked, purge_scope
 from expunge.erasure.request import Request, Status, Step, save
 from expunge.errors import EnvironmentFault, ErasureInterrupted
 from expunge.system import System
@@ -32,6 +32,10 @@ Progress = Callable[[str, int, int], None]
 
 def silent(_step: str, _done: int, _of: int) -> None:
     """Progress that nobody watches."""
+
+
+class _MoreThanOneBatch(Exception):
+    """The scope does not fit into one commit."""
 
 
 class Saga:
@@ -93,19 +97,19 @@ class Saga:
         self._request, result = await self._system.authority.run(unit)
         return result
 
-    async def _counts(self) -> dict[Collection, Counter[int]]:
-        return await self._system.authority.read(lambda tx: _marking(tx, self._request, hiding=False).count())
-
     async def _at_once(self) -> bool:
         """Plan, mark, lower and purge in one commit, unless the scope selects more than one batch."""
         try:
             await self._commit(self._plan_to_purge)
-        except MoreThanOneBatch:
+        except _MoreThanOneBatch:
             return False
         self._progress(Step.PURGE, 1, 1)
         return True
 
     def _plan_to_purge(self, tx: Tx, request: Request) -> None:
+        counts = count_scope(tx, request.clear_scope)
+        if sum(count.total() for count in counts.values()) > self._size:
+            raise _MoreThanOneBatch
         self._plan(tx, request)
         marking = _marking(tx, request, hiding=False)
         linked = marking.mark_linked()
@@ -117,7 +121,7 @@ class Saga:
             request.effects = marking.outcome()[1]
         request.done(Step.MARK)
         self._lower(tx, request)
-        purge_scope(tx, request, linked, self._size)
+        purge_scope(tx, request, counts, linked)
         for page in list(pages_of_marks(tx, request.rid, self._size)) if linked else []:
             purge_marked(tx, request, page)
         request.found = any(count.total() for count in request.removed.values())
@@ -139,16 +143,16 @@ class Saga:
         request.done(Step.PLAN)
 
     async def _mark_in_batches(self) -> None:
-        counts = await self._counts()
-        targets = self._request.clear_scope.targets()
+        counts = await self._system.authority.read(lambda tx: count_scope(tx, self._request.clear_scope))
+        targets = self._request.clear_scope.targets
         total, marked = sum(count.total() for count in counts.values()), 0
         for kind in RECORDS:
-            for pack in packs(counts[kind], targets, self._size):
-                if sum(counts[kind][position] for position, _ in pack) <= self._size:
+            for pack in packs(counts[kind.name], targets, self._size):
+                if sum(counts[kind.name][position] for position, _ in pack) <= self._size:
                     await self._commit(partial(_mark_pack, kind, pack))
                 else:
                     await self._mark_large_target(kind, pack[0])
-                marked += sum(counts[kind][position] for position, _ in pack)
+                marked += sum(counts[kind.name][position] for position, _ in pack)
                 self._progress(Step.MARK, marked, total)
         await self._close()
         await self._commit(self._end_marking)
@@ -200,7 +204,7 @@ class Saga:
         """Census on a connection of its own; then the scope is forgotten, or the request failed (law 7)."""
         request = self._request
         question = Question(request.org, request.rid, request.lowered_seq or 0)
-        targets = request.clear_scope.targets()
+        targets = request.clear_scope.targets
         counts = await self._system.authority.read_apart(lambda tx: count_left(tx, question, targets))
         verified_at = self._system.clock.now()
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from expunge.authority.port import Statement
 from expunge.datamap import RECORDS, Collection
 from expunge.datamap.selector import Selector
-from expunge.holds import NOT_HELD
+from expunge.holds import not_held
 
 
 @lru_cache
@@ -19,7 +19,8 @@ def find_in_scope(collection: Collection, selector: Selector) -> Statement:
     return Statement(
         f"{collection.name}.find_in_scope",
         f"""SELECT '{collection.name}', r.id, r.rid, json_extract(j.value, '$.t') FROM json_each(:targets) j
-        CROSS JOIN {collection.name} r WHERE {selector.where(collection)} AND r.seq < :seq AND {NOT_HELD}""",
+        CROSS JOIN {collection.name} r
+        WHERE {selector.where(collection)} AND r.seq < :seq AND {not_held(collection.name)}""",
     )
 
 
@@ -50,16 +51,11 @@ def _linked(collection: Collection, selector: Selector) -> str:
 
 @lru_cache
 def delete_in_scope(collection: Collection, selector: Selector) -> Statement:
-    """Delete at most ``:size`` records in scope, older than ``:seq`` and not held; whose each was, by scope parts.
-
-    Rows are looked up by number in the order of the file; as for the org, see ``delete_marked``.
-    """
-    found = f"""SELECT r.rid FROM json_each(:targets) j CROSS JOIN {collection.name} r
-        WHERE {selector.where(collection)} AND r.seq < :seq AND {NOT_HELD} LIMIT :size"""
+    """Delete the records in scope that are older than ``:seq`` and not held (law 8)."""
     return Statement(
         f"{collection.name}.delete_in_scope",
-        f"""DELETE FROM {collection.name} AS r WHERE r.rid IN ({found}) AND r.org || '' = :org AND r.seq < :seq
-        AND {NOT_HELD} RETURNING {", ".join(selector.parts) or "1"}""",
+        f"""DELETE FROM {collection.name} AS r
+        WHERE {selector.within(collection)} AND r.seq < :seq AND {not_held(collection.name)}""",
     )
 
 
@@ -88,7 +84,7 @@ def hide(collection: Collection) -> Statement:
     return Statement(
         f"{collection.name}.hide",
         f"""UPDATE {collection.name} AS r SET marked = 1
-        WHERE r.rid IN (SELECT value FROM json_each(:rids)) AND {NOT_HELD}""",
+        WHERE r.rid IN (SELECT value FROM json_each(:rids)) AND {not_held(collection.name)}""",
     )
 
 
@@ -102,7 +98,7 @@ def delete_marked(collection: Collection) -> Statement:
     return Statement(
         f"{collection.name}.delete_marked",
         f"""DELETE FROM {collection.name} AS r WHERE r.rid IN (SELECT value FROM json_each(:rids))
-        AND r.org || '' = :org AND {NOT_HELD} RETURNING id""",
+        AND r.org || '' = :org AND {not_held(collection.name)} RETURNING id""",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from expunge.errors import InvalidScope
@@ -58,9 +58,20 @@ class Scope:
     agent: str | None = None
     session_id: str | None = None
     before: Instant | None = None
+    targets: tuple[Target, ...] = field(init=False, repr=False, compare=False)
+    """The conjunctions that the scope is the union of, in the order in which they were named."""
 
     def __post_init__(self) -> None:
         """Raises InvalidId for a part that is no id, InvalidScope for repeated or too many subjects."""
+        self._check()
+        targets = (
+            Target(self.org, namespace, self.agent, user, self.session_id, self.before)
+            for user in (self.user_ids or (None,))
+            for namespace in (self.namespaces or (None,))
+        )
+        object.__setattr__(self, "targets", tuple(targets))
+
+    def _check(self) -> None:
         check_id(self.org, "org")
         for what, values in (("user_id", self.user_ids), ("namespace", self.namespaces)):
             for value in values:
@@ -93,15 +104,7 @@ class Scope:
         """The word for this scope in requests and the ledger; a list has a word of its own."""
         if len(self.user_ids) > 1:
             return "user_list"
-        return "namespace_list" if len(self.namespaces) > 1 else self.targets()[0].type
-
-    def targets(self) -> list[Target]:
-        """The conjunctions that the scope is the union of, in the order in which they were named."""
-        return [
-            Target(self.org, namespace, self.agent, user, self.session_id, self.before)
-            for user in (self.user_ids or (None,))
-            for namespace in (self.namespaces or (None,))
-        ]
+        return "namespace_list" if len(self.namespaces) > 1 else self.targets[0].type
 
     def as_json(self) -> dict[str, Any]:
         """The clear form that stands in the request row until the end of the erasure."""

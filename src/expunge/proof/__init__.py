@@ -8,13 +8,14 @@ from expunge.proof.ledger import (
     read_ledger,
     receipts_of,
 )
-from expunge.proof.receipt import Receipt
+from expunge.proof.receipt import Occasion, Subject
 from expunge.proof.verify import Check, verify
 
 __all__ = [
     "Check",
     "Intent",
-    "Receipt",
+    "Occasion",
+    "Subject",
     "append_follow_ups",
     "append_intent",
     "append_receipts",

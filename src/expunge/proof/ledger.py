@@ -12,7 +12,7 @@ from expunge.authority.port import Statement, Tx
 from expunge.keys import SigningKey
 from expunge.model.canonical import canonical_plain, digest
 from expunge.model.instant import Instant, to_text
-from expunge.proof.receipt import Receipt, said_by, sign
+from expunge.proof.receipt import Occasion, Subject, said_by, sign
 
 _APPEND = Statement(
     "ledger.append",
@@ -60,9 +60,9 @@ def append_intent(tx: Tx, intent: Intent) -> None:
     set_ledger_head(tx, intent.org, length + 1, head)
 
 
-def append_receipts(tx: Tx, org: str, receipts: Iterable[tuple[int, Receipt]], key: SigningKey) -> list[dict[str, Any]]:
-    """Chain and sign receipts, given with the positions of their subjects, behind the org's head; as signed."""
-    return _append(tx, org, [(position, said_by(receipt)) for position, receipt in receipts], key)
+def append_receipts(tx: Tx, occasion: Occasion, subjects: Iterable[Subject], key: SigningKey) -> list[dict[str, Any]]:
+    """Chain and sign a receipt per subject behind the org's head; the receipts, as signed."""
+    return _append(tx, occasion.org, enumerate(said_by(occasion, subjects)), key)
 
 
 def append_follow_ups(

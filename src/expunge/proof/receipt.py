@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,64 +27,69 @@ FIELDS = frozenset(
     }
 )  # fmt: skip
 
+_AFTER_SIGNATURE = b',"unfenced":'
+
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """What a receipt says before it is chained and signed; ``census`` is by ``store.collection``, zeros too."""
+class Occasion:
+    """What all receipts of one request say alike."""
 
     request_id: str
     batch_id: str
     org: str
-    scope_type: str
-    pseudonyms: dict[str, str]
     pseudonym_key_id: str
     before: Instant | None
     purge: bool
     plan_hash: str
     requested_at: Instant
     verified_at: Instant
-    removed: dict[str, int]
-    effects: dict[str, int]
-    census: dict[str, int]
     deferred: list[dict[str, str]] = field(default_factory=list)
 
 
-def said_by(receipt: Receipt) -> dict[str, Any]:
-    """What a receipt says, before it is chained and signed."""
-    scope: dict[str, Any] = {
-        "type": receipt.scope_type,
-        "pseudonyms": receipt.pseudonyms,
-        "key_id": receipt.pseudonym_key_id,
-    }
-    if receipt.before is not None:
-        scope["before"] = to_text(receipt.before)
-    return {
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What one of them says of its own subject; ``census`` is by ``store.collection``, zeros too."""
+
+    scope_type: str
+    pseudonyms: dict[str, str]
+    removed: dict[str, int]
+    effects: dict[str, int]
+    census: dict[str, int]
+
+
+def said_by(occasion: Occasion, subjects: Iterable[Subject]) -> Iterator[dict[str, Any]]:
+    """What the receipts of a request say, one for each subject, before they are chained and signed."""
+    dated = {} if occasion.before is None else {"before": to_text(occasion.before)}
+    shared = {
         "version": VERSION,
-        "request_id": receipt.request_id,
-        "batch_id": receipt.batch_id,
-        "org": receipt.org,
-        "scope": scope,
-        "purge": receipt.purge,
+        "request_id": occasion.request_id,
+        "batch_id": occasion.batch_id,
+        "org": occasion.org,
+        "purge": occasion.purge,
         "restore_until": None,
-        "plan_hash": receipt.plan_hash,
-        "requested_at": to_text(receipt.requested_at),
-        "verified_at": to_text(receipt.verified_at),
-        "removed": receipt.removed,
-        "effects": receipt.effects,
-        "census": receipt.census,
-        "deferred": receipt.deferred,
+        "plan_hash": occasion.plan_hash,
+        "requested_at": to_text(occasion.requested_at),
+        "verified_at": to_text(occasion.verified_at),
+        "deferred": occasion.deferred,
         "unfenced": [],
         "not_configured": [],
         "not_covered": list(NOT_COVERED),
     }
+    for subject in subjects:
+        scope = {"type": subject.scope_type, "pseudonyms": subject.pseudonyms, "key_id": occasion.pseudonym_key_id}
+        counts = {"removed": subject.removed, "effects": subject.effects, "census": subject.census}
+        yield shared | counts | {"scope": scope | dated}
 
 
 def sign(said: dict[str, Any], previous: str | None, key: SigningKey) -> tuple[dict[str, Any], bytes]:
     """A receipt, and its RFC 8785 canonical JSON, with the hash of the one before it in its org and the signature.
 
-    The signature is over the canonical form without the field ``signature``.
+    The signature is over the canonical form without the field ``signature``; it is put into that form at its place in
+    the order of names, which no text inside it can look like, because a quote inside a text is escaped.
     """
     signed = said | {"previous": previous, "key_id": key.id}
     signed.pop("signature", None)
-    signed["signature"] = key.sign(canonical_plain(signed))
-    return signed, canonical_plain(signed)
+    unsigned = canonical_plain(signed)
+    signed["signature"] = signature = key.sign(unsigned)
+    before, after, rest = unsigned.rpartition(_AFTER_SIGNATURE)
+    return signed, b'%b,"signature":"%b"%b%b' % (before, signature.encode(), after, rest)

@@ -38,7 +38,7 @@ def read_profile(tx: Tx, scope: Scope) -> Profile:
     """Read the profile of a scope (law 1: the same selector as the erasure); hidden records are not in it."""
     profile = Profile()
     selector = Selector.of(scope)
-    values = {"org": scope.org, "targets": as_parameter(enumerate(scope.targets()))}
+    values = {"org": scope.org, "targets": as_parameter(enumerate(scope.targets))}
     made: Counter[str] = Counter()
     seen: dict[str, Instant] = {}
     namespaces: set[str] = set()

@@ -10,6 +10,7 @@ WAL is truncated.
 
 from __future__ import annotations
 
+import struct
 import time
 
 import apsw
@@ -20,8 +21,9 @@ MOST_PAGES = (1 << 25) - 1
 it cannot be taken for a b-tree page; the engine caps the file there."""
 
 _FILE_HEADER_BYTES = 100
-_INTERIOR_TYPES = (2, 5)
-_LEAF_TYPES = (10, 13)
+_HEADER_BYTES = {2: 12, 5: 12, 10: 8, 13: 8}
+"""Of a b-tree page, by its type: interior ones of an index and a table, then leaves."""
+_COUNT_AND_FIRST = struct.Struct(">HH").unpack_from
 _LARGEST_PAGE = 65536
 
 
@@ -31,15 +33,12 @@ def without_stale_middle(page: bytes, *, is_first: bool) -> bytes:
     The layout is the one that "Database File Format" of the SQLite documentation fixes.
     """
     start = _FILE_HEADER_BYTES if is_first else 0
-    kind = page[start]
-    if kind in _LEAF_TYPES:
-        pointers = start + 8
-    elif kind in _INTERIOR_TYPES:
-        pointers = start + 12
-    else:
+    header = _HEADER_BYTES.get(page[start])
+    if header is None:
         return page
-    first_cell = int.from_bytes(page[start + 5 : start + 7], "big") or _LARGEST_PAGE
-    unused = pointers + 2 * int.from_bytes(page[start + 3 : start + 5], "big")
+    cells, first_cell = _COUNT_AND_FIRST(page, start + 3)
+    first_cell = first_cell or _LARGEST_PAGE
+    unused = start + header + 2 * cells
     if not unused < first_cell <= len(page):
         return page
     return page[:unused] + bytes(first_cell - unused) + page[first_cell:]

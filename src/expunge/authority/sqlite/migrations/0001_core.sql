@@ -31,7 +31,7 @@ CREATE TABLE sessions (
     marked      INTEGER NOT NULL DEFAULT 0,
     UNIQUE (org, id)
 ) STRICT;
-CREATE INDEX sessions_user ON sessions (org, user_id);
+CREATE INDEX sessions_user ON sessions (org, user_id, seq);
 
 CREATE TABLE episodes (
     rid         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -51,7 +51,7 @@ CREATE TABLE episodes (
     output      TEXT,
     UNIQUE (org, id)
 ) STRICT;
-CREATE INDEX episodes_user ON episodes (org, user_id);
+CREATE INDEX episodes_user ON episodes (org, user_id, seq);
 
 CREATE TABLE events (
     rid         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -71,7 +71,7 @@ CREATE TABLE events (
     content     TEXT,
     UNIQUE (org, id)
 ) STRICT;
-CREATE INDEX events_user ON events (org, user_id);
+CREATE INDEX events_user ON events (org, user_id, seq);
 CREATE INDEX events_episode ON events (org, episode);
 
 CREATE TABLE memories (
@@ -93,7 +93,7 @@ CREATE TABLE memories (
     memory_type TEXT,
     UNIQUE (org, id)
 ) STRICT;
-CREATE INDEX memories_user ON memories (org, user_id);
+CREATE INDEX memories_user ON memories (org, user_id, seq);
 CREATE UNIQUE INDEX memories_key ON memories (org, namespace, user_id, agent, session_id, key, version);
 
 CREATE TABLE facts (
@@ -116,7 +116,7 @@ CREATE TABLE facts (
     valid_to    INTEGER,
     UNIQUE (org, id)
 ) STRICT;
-CREATE INDEX facts_user ON facts (org, user_id);
+CREATE INDEX facts_user ON facts (org, user_id, seq);
 
 CREATE TABLE blocks (
     rid         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -136,7 +136,7 @@ CREATE TABLE blocks (
     content     TEXT,
     UNIQUE (org, id)
 ) STRICT;
-CREATE INDEX blocks_user ON blocks (org, user_id);
+CREATE INDEX blocks_user ON blocks (org, user_id, seq);
 CREATE UNIQUE INDEX blocks_name ON blocks (org, namespace, user_id, agent, session_id, name, version);
 
 -- The id stands before the org in both keys: led by the org, the planner takes a search by it alone for as good.
@@ -228,7 +228,7 @@ CREATE TABLE holds (
     placed_at   INTEGER NOT NULL,
     released_at INTEGER
 ) STRICT;
-CREATE INDEX holds_org ON holds (org, released_at);
+CREATE INDEX holds_standing ON holds (org) WHERE released_at IS NULL;
 
 -- The permanent list of what was erased: an intent when an erasure opens, a receipt per subject when it ends.
 CREATE TABLE ledger (
