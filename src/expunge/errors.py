@@ -200,6 +200,20 @@ class DiskFull(DatabaseFault):
     hint = "free some space and try again"
 
 
+class StoreFault(EnvironmentFault):
+    """a store outside the database did not do what was asked."""
+
+    code = "STORE"
+    hint = "mend the store, then: expunge resume ID"
+
+
+class StoreUnable(StoreFault):
+    """a store cannot do what was asked of it; nothing else was done instead."""
+
+    code = "STORE_UNABLE"
+    hint = "see what the store can do in: expunge doctor"
+
+
 class KeyFault(EnvironmentFault):
     """the key file cannot be used."""
 

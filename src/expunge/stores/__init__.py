@@ -1,0 +1,5 @@
+"""Stores: places outside the authority where bodies lie, each behind the lifecycle port (design 2)."""
+
+from expunge.stores.port import Asked, BodyStore, Capabilities, Filing, Found, Lifecycle, Permit, Removal
+
+__all__ = ["Asked", "BodyStore", "Capabilities", "Filing", "Found", "Lifecycle", "Permit", "Removal"]
