@@ -9,7 +9,9 @@ from typing import Any
 from expunge import Expunge
 from expunge.authority.port import Statement, Tx
 from expunge.datamap import LINEAGE, RECORDS
+from expunge.erasure import Order
 from expunge.memory.statements import stored_columns
+from expunge.model.scope import Scope
 
 AT = "2026-01-01T00:00:00Z"
 
@@ -87,6 +89,12 @@ def one_of_each(user_id: str, prefix: str) -> list[dict[str, Any]]:
         memory(f"{prefix}-sum", f"summary/{prefix}", sources=[f"{prefix}-e"]),
         memory(f"{prefix}-sum2", f"digest/{prefix}", sources=[f"{prefix}-sum"]),
     ]
+
+
+def purge_order(*users: str, org: str = "default") -> Order:
+    """The order to purge some users."""
+    scope = Scope.of_users(org, users)
+    return Order(scope, scope.type, purge=True)
 
 
 async def dump(expunge: Expunge) -> dict[str, dict[str, tuple[Any, ...]]]:

@@ -24,9 +24,20 @@ from expunge.errors import (
     UnknownRequest,
 )
 from expunge.model.instant import ManualClock
-from expunge.model.scope import Scope
 from expunge.operations import OPERATIONS, Actor, Role, perform
-from tests.support import HOSTILE_IDS, block, dump, episode, event, fact, files_of, ids, memory, one_of_each
+from tests.support import (
+    HOSTILE_IDS,
+    block,
+    dump,
+    episode,
+    event,
+    fact,
+    files_of,
+    ids,
+    memory,
+    one_of_each,
+    purge_order,
+)
 
 HOLD = Statement(
     "test.hold", "INSERT INTO holds (org, user_id, namespace, placed_at) VALUES ('default', :user_id, :namespace, 0)"
@@ -181,7 +192,7 @@ async def test_a_write_that_began_before_or_during_is_refused(expunge: Expunge) 
     """Law 4: before, during and after; direct and derived, under the subject's id and under nobody's."""
     await expunge.put([*one_of_each("ann", "a"), episode("b-e", "bob")])
     before = await expunge.as_of()
-    request = await open_erasure(expunge.system, Scope.of_users("default", ["ann"]), actor="t", role="operator")
+    request = await open_erasure(expunge.system, purge_order("ann"), actor="t", role="operator")
     during = await expunge.as_of()
     late = [episode("late", "ann"), memory("late", "k", sources=["a-e"]), event("late", "a-e")]
     for record in late:
@@ -202,7 +213,7 @@ async def test_a_write_that_began_before_or_during_is_refused(expunge: Expunge) 
 async def test_a_derived_write_during_the_erasure_goes_too(expunge: Expunge) -> None:
     """Law 5: what was derived from a still unmarked summary of nobody while the fence is up is found by the closure."""
     await expunge.put(one_of_each("ann", "a"))
-    request = await open_erasure(expunge.system, Scope.of_users("default", ["ann"]), actor="t", role="operator")
+    request = await open_erasure(expunge.system, purge_order("ann"), actor="t", role="operator")
     await expunge.put([memory("echo", "k", sources=["a-sum2"])])
     answer = await expunge.resume(request.id)
     assert (answer.status, answer.removed["memories"]) == ("completed", 4)
@@ -419,7 +430,7 @@ async def test_a_later_erasure_clears_what_a_stopped_one_left(tmp_path: Any) -> 
     user = "ann-who-was-given-up"
     async with Expunge(settings=Settings(db=str(tmp_path / "x.db"), max_attempts=1)) as expunge:
         await expunge.put(one_of_each(user, "a"))
-        request = await open_erasure(expunge.system, Scope.of_users("default", [user]), actor="t", role="operator")
+        request = await open_erasure(expunge.system, purge_order(user), actor="t", role="operator")
         with pytest.raises(Abandoned):
             await expunge.resume(request.id)
         answer = await expunge.erase(user, purge=True)

@@ -14,7 +14,7 @@ from expunge.authority.port import Tx
 from expunge.census import Question, count_left
 from expunge.datamap import RECORDS
 from expunge.datamap.selector import count_scope
-from expunge.erasure import preview
+from expunge.erasure import Order, preview
 from expunge.errors import InvalidId
 from expunge.model.canonical import canonical, canonical_plain
 from expunge.model.ids import check_id
@@ -135,7 +135,7 @@ def test_profile_selector_preview_and_census_agree(made: list[dict[str, Any]], s
             return read_profile(tx, scope).counts, selected, census
 
         profile, selected, census = await expunge.system.authority.read(unit)
-        previewed = await preview(expunge.system, scope, purge=True)
+        previewed = await preview(expunge.system, Order(scope, scope.type, purge=True))
         assert profile == selected == census == expected
         assert {name: counts["direct"] for name, counts in previewed.goes.items()} == expected
 

@@ -18,7 +18,7 @@ from expunge import Expunge, Settings
 from expunge.authority.port import Statement, Tx
 from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.authority.sqlite.pages import without_stale_middle
-from expunge.census.count import _DERIVED, _identity_statement
+from expunge.census.count import _DERIVED, _EDGES, _identity_statement
 from expunge.datamap import RECORDS
 from expunge.datamap.selector import Selector, count_everywhere
 from expunge.erasure import statements as saga
@@ -32,6 +32,7 @@ from expunge.errors import (
     SettingsError,
 )
 from expunge.memory import statements as memory_statements
+from expunge.model.identity import PARTS
 from expunge.model.scope import Scope
 from tests.support import digests, dump, episode, ids, one_of_each
 
@@ -192,13 +193,14 @@ async def test_first_starts_at_once_make_one_database_and_one_ring(tmp_path: Pat
     assert all(ring == rings[0] for ring in rings)
 
 
-PLANNED = [
-    count_everywhere(Selector(("user_id",), dated=False)),
-    *(saga.find_in_scope(kind, Selector(("user_id",), dated=False)) for kind in RECORDS),
-    *(saga.page_in_scope(kind, Selector(("user_id",), dated=False)) for kind in RECORDS),
+SELECTORS = [Selector((part,), dated=dated) for part in PARTS for dated in (False, True)]
+PLANNED: list[Statement] = [
+    *(count_everywhere(selector) for selector in SELECTORS),
+    *(saga.find_in_scope(kind, selector) for selector in SELECTORS for kind in selector.reached),
+    *(saga.page_in_scope(kind, selector) for selector in SELECTORS for kind in selector.reached),
     *(saga.find_rows(kind) for kind in RECORDS),
-    *(saga.delete_in_scope(kind, Selector(("user_id",), dated=False)) for kind in RECORDS),
-    saga.find_linked(Selector(("user_id",), dated=False)),
+    *(saga.delete_in_scope(kind, selector) for selector in SELECTORS for kind in selector.reached),
+    *(saga.find_linked(selector) for selector in SELECTORS),
     *(saga.hide(kind) for kind in RECORDS),
     *(saga.delete_marked(kind) for kind in RECORDS),
     *(saga.find_children(kind, kind.parent.column) for kind in RECORDS if kind.parent),
@@ -208,7 +210,8 @@ PLANNED = [
     *(memory_statements.fetch(kind) for kind in RECORDS),
     saga.DERIVED_OF, saga.DETACHED, saga.CUT_FROM_DERIVED, saga.CUT_FROM_SOURCE, saga.PAGE_OF_MARKS, saga.DROP_MARKS,
     saga.COUNT_MARKS, saga.SETTLE_BY_EDGE, memory_statements.MARKED, memory_statements.LOCATE, memory_statements.EDGES_OF,
-    _DERIVED, _identity_statement(("user_id",), dated=False),
+    *_DERIVED.values(), _EDGES,
+    *(_identity_statement((part,), dated=dated, live=live) for part in PARTS for dated in (False, True) for live in (False, True)),
 ]  # fmt: skip
 
 

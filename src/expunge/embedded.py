@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from expunge.authority.port import Authority
 from expunge.erasure import Progress
 from expunge.erasure.saga import silent
-from expunge.errors import InputError
+from expunge.errors import ExpungeError, InputError
 from expunge.model.ids import shown
 from expunge.model.instant import Clock
 from expunge.operations import OPERATIONS, Actor, perform
-from expunge.operations.erasure import Answer, PreviewOutput
+from expunge.operations.erasure import Answer, PreviewOutput, RestoreOutput
 from expunge.operations.records import ProfileOutput, PutOutput
+from expunge.operations.scopes import scope_words
 from expunge.settings import Settings
+from expunge.stores import BodyStore
 from expunge.system import System, open_system
 
 
@@ -30,23 +34,29 @@ class Expunge:
         clock: Clock | None = None,
         create: bool = True,
         authority: Authority | None = None,
+        bodies: BodyStore | None = None,
     ) -> None:
         self.settings = settings if settings is not None else Settings.load(db=db)
         if settings is not None and db is not None:
             self.settings = settings.model_copy(update={"db": db})
-        self._clock, self._create, self._authority = clock, create, authority
+        self._clock, self._create, self._authority, self._bodies = clock, create, authority, bodies
         self.system: System
+        self.ended: list[Answer] = []
+        """The erasures whose restore window was found to have ended at opening, as they stand now."""
 
     async def __aenter__(self) -> Self:
-        """Open the database and its keys.
+        """Open the database and its keys, and purge what was hidden and not restored in time.
 
         Raises:
             DatabaseFault, KeyFault: they cannot be opened (see their kinds).
 
         """
         self.system = await open_system(
-            self.settings, clock=self._clock, create=self._create, authority=self._authority
+            self.settings, clock=self._clock, create=self._create, authority=self._authority, bodies=self._bodies
         )
+        # What cannot be purged now is seen in `erasures` and `doctor`, and shall not keep anybody from opening.
+        with contextlib.suppress(ExpungeError):
+            self.ended = (await self.call("erasure.resume_due")).erasures
         return self
 
     async def __aexit__(
@@ -94,14 +104,18 @@ class Expunge:
         org: str | None = None,
         skip_bad: bool = False,
         as_of: dict[str, int] | None = None,
+        attachments_from: Path | None = None,
     ) -> PutOutput:
         """Write records (JSON objects or lines of JSON), all or nothing unless ``skip_bad``.
+
+        The paths of attachments are relative to the folder ``attachments_from``, and cannot leave it.
 
         Without ``as_of`` the work begins now, before the first record is taken from ``records`` (law 4).
         """
         if as_of is None:
             as_of = await self.as_of()
         values = {"records": list(records), "skip_bad": skip_bad, "org": org}
+        values["attachments_from"] = attachments_from
         answer: PutOutput = await self._perform("records.put", values, as_of=as_of)
         return answer
 
@@ -110,16 +124,41 @@ class Expunge:
         answer: ProfileOutput = await self._perform("subject.profile", {"user_id": user_id, "org": org})
         return answer
 
-    async def preview(self, *user_ids: str, org: str | None = None) -> PreviewOutput:
-        """What erasing these users would do; nothing is changed."""
-        values = {"user_ids": list(user_ids), "purge": True, "org": org}
-        answer: PreviewOutput = await self._perform("erasure.preview", values)
+    async def preview(self, *user_ids: str, org: str | None = None, **scope: Any) -> PreviewOutput:
+        """What erasing a scope would do, and nothing is changed. Takes what ``erase`` takes; by default it purges."""
+        answer: PreviewOutput = await self._request(user_ids, {"purge": True} | scope, org=org, dry_run=True)
         return answer
 
-    async def erase(self, *user_ids: str, purge: bool, org: str | None = None, progress: Progress = silent) -> Answer:
-        """Erase 1 to 500 users everywhere in the org; the answer carries the census and the receipt."""
-        values = {"user_ids": list(user_ids), "purge": purge, "org": org}
-        answer: Answer = await self._perform("erasure.request", values, progress=progress)
+    async def erase(
+        self, *user_ids: str, purge: bool, org: str | None = None, progress: Progress = silent, **scope: Any
+    ) -> Answer:
+        """Erase a conjunction: 1 to 500 users, narrowed or named otherwise by keywords; with census and receipt.
+
+        ``namespaces`` (1 to 500), ``session_id``, ``agent`` or ``whole_org`` name the scope, ``before`` narrows it to
+        what is older. ``plan_hash`` and ``exact`` bind it to a preview; ``requester``, ``urgency`` and ``external``
+        are as in ``erasure.request``. Without ``purge`` the records are hidden, and can be restored for 14 days.
+        """
+        answer: Answer = await self._request(user_ids, {"purge": purge} | scope, org=org, progress=progress)
+        return answer
+
+    async def _request(
+        self,
+        user_ids: Sequence[str],
+        scope: dict[str, Any],
+        *,
+        org: str | None,
+        dry_run: bool = False,
+        progress: Progress = silent,
+    ) -> Any:
+        named = {name: scope.pop(name) for name in ("session_id", "agent", "whole_org") if name in scope}
+        words = scope_words(user_ids, scope.pop("namespaces", ()), **named)
+        values = words | scope | {"org": org, "dry_run": dry_run}
+        return await self._perform("erasure.request", values, progress=progress)
+
+    async def restore(self, request_id: str, *keys: str, org: str | None = None) -> RestoreOutput:
+        """Serve what an erasure hid again, all of it or what the keys name; within 14 days."""
+        values = {"request_id": request_id, "keys": list(keys), "org": org}
+        answer: RestoreOutput = await self._perform("erasure.restore", values)
         return answer
 
     async def resume(self, request_id: str, *, org: str | None = None) -> Answer:

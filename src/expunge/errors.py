@@ -124,6 +124,27 @@ class ErasedSince(Refused):
     hint = "read again and write what is still true"
 
 
+class HiddenByErasure(Refused):
+    """the record was hidden by an erasure that can still be restored."""
+
+    code = "HIDDEN"
+    hint = "restore it first: expunge restore ID"
+
+
+class PlanChanged(Refused):
+    """what would go is not what the plan hash was made for, so nothing was removed."""
+
+    code = "PLAN_CHANGED"
+    hint = "look again with --dry-run, and give the hash that it prints"
+
+
+class NotRestorable(Refused):
+    """the erasure cannot be restored from."""
+
+    code = "NOT_RESTORABLE"
+    hint = "read its state with: expunge erasure ID"
+
+
 class RunnerSuperseded(Refused):
     """another runner has taken this erasure over, and this one stopped (design 4)."""
 

@@ -32,9 +32,17 @@ class Settings(BaseModel):
         description="Key file. Default: `expunge.keys` beside the configuration file, else beside the database; "
         "in memory for a database in memory.",
     )
+    objects: Path | None = Field(
+        None,
+        description="Folder for the bytes of attachments. Default: beside the database, named as it is and ending in "
+        "`.objects`; none for a database in memory.",
+    )
     actor: str = Field("operator", description="Who the audit names as the actor of local calls.")
     max_value_bytes: int = Field(
         1024 * 1024, gt=0, le=256 * 1024 * 1024, description="Most bytes of UTF-8 in one field of a record."
+    )
+    max_attachment_bytes: int = Field(
+        64 * 1024 * 1024, gt=0, le=16 * 1024**3, description="Most bytes of one attachment."
     )
     batch_rows: int = Field(
         20_000,
@@ -45,6 +53,9 @@ class Settings(BaseModel):
     )
     max_attempts: int = Field(5, gt=0, le=100, description="Attempts after which an erasure is abandoned.")
     busy_timeout_s: float = Field(10.0, gt=0, le=3600, description="Seconds to wait for another process that writes.")
+    store_timeout_s: float = Field(
+        60.0, gt=0, le=3600, description="Seconds to wait for one answer of a store outside the database."
+    )
     reclaim_wait_s: float = Field(
         5.0, ge=0, le=3600, description="Seconds to wait for readers that keep erased pages in the WAL."
     )

@@ -12,6 +12,8 @@ from expunge.errors import KeyMissing
 from expunge.keys import KeyRing, load_key_file, open_key_file
 from expunge.model.instant import Clock, SystemClock
 from expunge.settings import Settings
+from expunge.stores import BodyStore, Lifecycle
+from expunge.stores.folder import FolderStore
 
 _KEYS_NAMED = Statement("keys.named", "SELECT id, check_value FROM keys")
 _NAME_KEY = Statement("keys.name", "INSERT OR IGNORE INTO keys (id, check_value) VALUES (:id, :check_value)")
@@ -30,6 +32,10 @@ class System:
     clock: Clock
     settings: Settings
     keys_path: Path | None
+    stores: tuple[Lifecycle, ...] = ()
+    """The stores outside the authority, in the order in which an erasure empties them."""
+    bodies: BodyStore | None = None
+    """The one of them that takes the bytes of attachments."""
     _held: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,9 +68,14 @@ class System:
 
 
 async def open_system(
-    settings: Settings, *, clock: Clock | None = None, create: bool = True, authority: Authority | None = None
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    create: bool = True,
+    authority: Authority | None = None,
+    bodies: BodyStore | None = None,
 ) -> System:
-    """Open the database and the keys that it relies on.
+    """Open the database, the keys that it relies on, and the store of its attachments.
 
     Keys are made only for a database that names none yet: a database whose key is missing is refused, because what
     was erased could no longer be matched (design 4).
@@ -90,7 +101,18 @@ async def open_system(
     except BaseException:
         await authority.close()
         raise
-    return System(authority, keys, clock or SystemClock(), settings, path)
+    folder = objects_path(settings, place)
+    if bodies is None and folder is not None:
+        bodies = FolderStore(folder)
+    stores = () if bodies is None else (bodies,)
+    return System(authority, keys, clock or SystemClock(), settings, path, stores, bodies)
+
+
+def objects_path(settings: Settings, place: Place) -> Path | None:
+    """Where the bytes of attachments lie: as set, else beside the database; ``None`` for memory."""
+    if settings.objects is not None or place.path is None:
+        return settings.objects
+    return place.path.parent / f"{place.path.stem}.objects"
 
 
 def keys_path(settings: Settings, place: Place) -> Path | None:

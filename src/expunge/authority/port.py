@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from expunge.model.instant import Instant
@@ -37,6 +38,25 @@ class Reclaimed:
     """The answer of a reclaim: ``None`` when the bytes are gone, otherwise why they are not yet."""
 
     deferred: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Something of the driver that has to be as we want it, and how it was found."""
+
+    name: str
+    wanted: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What an authority says of itself: versions by name, its settings, its files, and bytes that wait to be moved."""
+
+    versions: dict[str, str]
+    settings: list[Setting]
+    files: list[Path]
+    waiting_bytes: int
 
 
 class Tx(Protocol):
@@ -98,6 +118,10 @@ class Authority(Protocol):
 
     async def reclaim(self) -> Reclaimed:
         """Make the bytes of what was removed go; reads the store's own answer."""
+        ...
+
+    async def examine(self) -> Examined:
+        """Look at itself, and change nothing."""
         ...
 
     async def close(self) -> None:

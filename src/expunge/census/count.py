@@ -8,35 +8,59 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from expunge.authority.port import Statement, Tx
-from expunge.census.sql import BY_IDENTITY, COUNTED, DATED, DERIVED, IDENTITY, LIVE_SUBJECTS
+from expunge.census.sql import (
+    BY_IDENTITY,
+    COUNTED,
+    DATED,
+    DERIVED,
+    EDGES,
+    IDENTITY,
+    LIVE_SUBJECTS,
+    NAMED_BODIES,
+    OUTLIVE_A_SESSION,
+)
 from expunge.keys import PseudonymKey
 from expunge.model.instant import Instant
 from expunge.model.scope import Target
 
-_DERIVED = Statement("census.derived", DERIVED)
+_LIVE = " AND c.marked = 0"
+_DERIVED = {live: Statement("census.derived", DERIVED.format(live=_LIVE if live else "")) for live in (False, True)}
+_EDGES = Statement("census.edges", EDGES)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Which request, and below which ``seq`` a record is older than the erasure (design 5)."""
+    """Which request, and below which ``seq`` a record is older than the erasure (design 5).
+
+    ``live`` counts what is served: of an erasure that hides. Otherwise every record counts.
+    """
 
     org: str
     request: int
     seq: int
+    live: bool = False
 
 
 def count_left(tx: Tx, question: Question, targets: Sequence[Target]) -> list[dict[str, int]]:
     """For each target the records left, by collection, zeros too."""
     counts = _by_identity(tx, question, targets)
-    for position, name, left in tx.rows(_DERIVED, org=question.org, request=question.request, seq=question.seq):
-        counts[position][name] += left
+    _add_marked(tx, question, counts)
     return counts
+
+
+def _add_marked(tx: Tx, question: Question, counts: list[dict[str, int]]) -> None:
+    """What was derived, and so may name nobody, is found by its mark, while there is one."""
+    values = {"org": question.org, "request": question.request, "seq": question.seq}
+    for position, name, left in tx.rows(_DERIVED[question.live], request=question.request):
+        counts[position][name] += left
+    for position, name, left in [] if question.live else tx.rows(_EDGES, **values):
+        counts[position][name] += left
 
 
 def count_left_by_pseudonym(
     tx: Tx, question: Question, subjects: Sequence[dict[str, str]], key: PseudonymKey, before: Instant | None
 ) -> list[dict[str, int]]:
-    """As ``count_left`` when only pseudonyms are left: live ids are hashed until they match."""
+    """As ``count_left`` when only pseudonyms are known: live ids are hashed until they match."""
     parts = sorted({part for subject in subjects for part in subject})
     clear: dict[tuple[str, str], str] = {}
     for part in parts:
@@ -51,7 +75,16 @@ def count_left_by_pseudonym(
     targets = [Target(question.org, before=before, **named) for _, named in live]
     for (position, _), count in zip(live, _by_identity(tx, question, targets), strict=True):
         counts[position] = count
+    _add_marked(tx, question, counts)
     return counts
+
+
+def bodies_of_live_rows(tx: Tx, collection: str, org: str, refs: Sequence[str]) -> set[str]:
+    """Of some bodies that a store listed, those that a served record names."""
+    if not refs:
+        return set()
+    statement = Statement(f"census.{collection}_bodies", NAMED_BODIES[collection])
+    return {ref for (ref,) in tx.rows(statement, org=org, refs=json.dumps(list(refs)))}
 
 
 def _by_identity(tx: Tx, question: Question, targets: Sequence[Target]) -> list[dict[str, int]]:
@@ -65,13 +98,16 @@ def _by_identity(tx: Tx, question: Question, targets: Sequence[Target]) -> list[
     before = targets[0].before
     if before is not None:
         values["before"] = before
-    for position, name, left in tx.rows(_identity_statement(tuple(named[0]), dated=before is not None), **values):
+    statement = _identity_statement(tuple(named[0]), dated=before is not None, live=question.live)
+    for position, name, left in tx.rows(statement, **values):
         counts[position][name] = left
     return counts
 
 
 @lru_cache
-def _identity_statement(parts: tuple[str, ...], *, dated: bool) -> Statement:
-    times = DATED if dated else dict.fromkeys(DATED, "")
-    identity = "".join(IDENTITY[part] for part in parts)
-    return Statement("census.by_identity", BY_IDENTITY.format(identity=identity, **times))
+def _identity_statement(parts: tuple[str, ...], *, dated: bool, live: bool) -> Statement:
+    words = DATED if dated else dict.fromkeys(DATED, "")
+    words = words | {"identity": "".join(IDENTITY[part] for part in parts), "live": _LIVE if live else ""}
+    skipped = OUTLIVE_A_SESSION if "session_id" in parts else ()
+    texts = (text.format(**words) for name, text in BY_IDENTITY.items() if name not in skipped)
+    return Statement("census.by_identity", " UNION ALL ".join(texts))

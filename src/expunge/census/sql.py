@@ -7,33 +7,47 @@ was derived from the subject's records and names nobody) by the ids that the era
 
 from __future__ import annotations
 
-COUNTED = ("sessions", "episodes", "events", "memories", "facts", "blocks", "lineage")
+COUNTED = ("sessions", "episodes", "events", "attachments", "memories", "facts", "blocks", "lineage")
 
-BY_IDENTITY = """
-    SELECT t.key, 'sessions', count(*) FROM json_each(:targets) t CROSS JOIN sessions c
-    WHERE c.org = :org AND c.seq < :seq{identity}{created} GROUP BY t.key
-    UNION ALL
-    SELECT t.key, 'episodes', count(*) FROM json_each(:targets) t CROSS JOIN episodes c
-    WHERE c.org = :org AND c.seq < :seq{identity}{occurred} GROUP BY t.key
-    UNION ALL
-    SELECT t.key, 'events', count(*) FROM json_each(:targets) t CROSS JOIN events c
-    WHERE c.org = :org AND c.seq < :seq{identity}{created} GROUP BY t.key
-    UNION ALL
-    SELECT t.key, 'memories', count(*) FROM json_each(:targets) t CROSS JOIN memories c
-    WHERE c.org = :org AND c.seq < :seq{identity}{updated} GROUP BY t.key
-    UNION ALL
-    SELECT t.key, 'facts', count(*) FROM json_each(:targets) t CROSS JOIN facts c
-    WHERE c.org = :org AND c.seq < :seq{identity}{recorded} GROUP BY t.key
-    UNION ALL
-    SELECT t.key, 'blocks', count(*) FROM json_each(:targets) t CROSS JOIN blocks c
-    WHERE c.org = :org AND c.seq < :seq{identity}{updated} GROUP BY t.key
-"""
+BY_IDENTITY = {
+    "sessions": """
+        SELECT t.key, 'sessions', count(*) FROM json_each(:targets) t CROSS JOIN sessions c
+        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live} GROUP BY t.key
+    """,
+    "episodes": """
+        SELECT t.key, 'episodes', count(*) FROM json_each(:targets) t CROSS JOIN episodes c
+        WHERE c.org = :org AND c.seq < :seq{identity}{occurred}{live} GROUP BY t.key
+    """,
+    "events": """
+        SELECT t.key, 'events', count(*) FROM json_each(:targets) t CROSS JOIN events c
+        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live} GROUP BY t.key
+    """,
+    "attachments": """
+        SELECT t.key, 'attachments', count(*) FROM json_each(:targets) t CROSS JOIN attachments c
+        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live} GROUP BY t.key
+    """,
+    "memories": """
+        SELECT t.key, 'memories', count(*) FROM json_each(:targets) t CROSS JOIN memories c
+        WHERE c.org = :org AND c.seq < :seq{identity}{updated}{live} GROUP BY t.key
+    """,
+    "facts": """
+        SELECT t.key, 'facts', count(*) FROM json_each(:targets) t CROSS JOIN facts c
+        WHERE c.org = :org AND c.seq < :seq{identity}{recorded}{live} GROUP BY t.key
+    """,
+    "blocks": """
+        SELECT t.key, 'blocks', count(*) FROM json_each(:targets) t CROSS JOIN blocks c
+        WHERE c.org = :org AND c.seq < :seq{identity}{updated}{live} GROUP BY t.key
+    """,
+}
+
+OUTLIVE_A_SESSION = ("facts", "blocks")
+"""What belongs to a session and stays when it goes, unless it was made from what goes: counted by its mark alone."""
 
 IDENTITY = {
-    "namespace": " AND c.namespace = json_extract(t.value, '$.namespace')",
-    "agent": " AND c.agent = json_extract(t.value, '$.agent')",
+    "namespace": " AND c.namespace = json_extract(t.value, '$.namespace') AND c.namespace <> '-'",
+    "agent": " AND c.agent = json_extract(t.value, '$.agent') AND c.agent <> '-'",
     "user_id": " AND c.user_id = json_extract(t.value, '$.user_id')",
-    "session_id": " AND c.session_id = json_extract(t.value, '$.session_id')",
+    "session_id": " AND c.session_id = json_extract(t.value, '$.session_id') AND c.session_id <> '-'",
 }
 
 DATED = {
@@ -45,49 +59,67 @@ DATED = {
 
 DERIVED = """
     SELECT m.position, 'sessions', count(*) FROM marks m JOIN sessions c ON c.rid = m.rid AND c.id = m.id
-    WHERE m.request = :request AND m.collection = 'sessions' AND m.direct = 0 GROUP BY m.position
+    WHERE m.request = :request AND m.collection = 'sessions' AND m.direct = 0{live} GROUP BY m.position
     UNION ALL
     SELECT m.position, 'episodes', count(*) FROM marks m JOIN episodes c ON c.rid = m.rid AND c.id = m.id
-    WHERE m.request = :request AND m.collection = 'episodes' AND m.direct = 0 GROUP BY m.position
+    WHERE m.request = :request AND m.collection = 'episodes' AND m.direct = 0{live} GROUP BY m.position
     UNION ALL
     SELECT m.position, 'events', count(*) FROM marks m JOIN events c ON c.rid = m.rid AND c.id = m.id
-    WHERE m.request = :request AND m.collection = 'events' AND m.direct = 0 GROUP BY m.position
+    WHERE m.request = :request AND m.collection = 'events' AND m.direct = 0{live} GROUP BY m.position
+    UNION ALL
+    SELECT m.position, 'attachments', count(*) FROM marks m JOIN attachments c ON c.rid = m.rid AND c.id = m.id
+    WHERE m.request = :request AND m.collection = 'attachments' AND m.direct = 0{live} GROUP BY m.position
     UNION ALL
     SELECT m.position, 'memories', count(*) FROM marks m JOIN memories c ON c.rid = m.rid AND c.id = m.id
-    WHERE m.request = :request AND m.collection = 'memories' AND m.direct = 0 GROUP BY m.position
+    WHERE m.request = :request AND m.collection = 'memories' AND m.direct = 0{live} GROUP BY m.position
     UNION ALL
     SELECT m.position, 'facts', count(*) FROM marks m JOIN facts c ON c.rid = m.rid AND c.id = m.id
-    WHERE m.request = :request AND m.collection = 'facts' AND m.direct = 0 GROUP BY m.position
+    WHERE m.request = :request AND m.collection = 'facts' AND m.direct = 0{live} GROUP BY m.position
     UNION ALL
     SELECT m.position, 'blocks', count(*) FROM marks m JOIN blocks c ON c.rid = m.rid AND c.id = m.id
-    WHERE m.request = :request AND m.collection = 'blocks' AND m.direct = 0 GROUP BY m.position
-    UNION ALL
+    WHERE m.request = :request AND m.collection = 'blocks' AND m.direct = 0{live} GROUP BY m.position
+"""
+
+EDGES = """
     SELECT m.position, 'lineage', count(*) FROM marks m JOIN lineage c ON c.org = :org AND c.source = m.id
     WHERE m.request = :request AND c.seq < :seq GROUP BY m.position
     UNION ALL
     SELECT m.position, 'lineage', count(*) FROM marks m JOIN lineage c ON c.org = :org AND c.derived = m.id
     WHERE m.request = :request AND c.seq < :seq GROUP BY m.position
 """
+"""The edges of what was marked. They are kept with what is hidden, and served with neither of their ends."""
 
 LIVE_SUBJECTS = {
     "namespace": """
         SELECT namespace FROM sessions WHERE org = :org UNION SELECT namespace FROM episodes WHERE org = :org
-        UNION SELECT namespace FROM events WHERE org = :org UNION SELECT namespace FROM memories WHERE org = :org
+        UNION SELECT namespace FROM events WHERE org = :org UNION SELECT namespace FROM attachments WHERE org = :org
+        UNION SELECT namespace FROM memories WHERE org = :org
         UNION SELECT namespace FROM facts WHERE org = :org UNION SELECT namespace FROM blocks WHERE org = :org
     """,
     "agent": """
         SELECT agent FROM sessions WHERE org = :org UNION SELECT agent FROM episodes WHERE org = :org
-        UNION SELECT agent FROM events WHERE org = :org UNION SELECT agent FROM memories WHERE org = :org
+        UNION SELECT agent FROM events WHERE org = :org UNION SELECT agent FROM attachments WHERE org = :org
+        UNION SELECT agent FROM memories WHERE org = :org
         UNION SELECT agent FROM facts WHERE org = :org UNION SELECT agent FROM blocks WHERE org = :org
     """,
     "user_id": """
         SELECT user_id FROM sessions WHERE org = :org UNION SELECT user_id FROM episodes WHERE org = :org
-        UNION SELECT user_id FROM events WHERE org = :org UNION SELECT user_id FROM memories WHERE org = :org
+        UNION SELECT user_id FROM events WHERE org = :org UNION SELECT user_id FROM attachments WHERE org = :org
+        UNION SELECT user_id FROM memories WHERE org = :org
         UNION SELECT user_id FROM facts WHERE org = :org UNION SELECT user_id FROM blocks WHERE org = :org
     """,
     "session_id": """
         SELECT session_id FROM sessions WHERE org = :org UNION SELECT session_id FROM episodes WHERE org = :org
-        UNION SELECT session_id FROM events WHERE org = :org UNION SELECT session_id FROM memories WHERE org = :org
+        UNION SELECT session_id FROM events WHERE org = :org UNION SELECT session_id FROM attachments WHERE org = :org
+        UNION SELECT session_id FROM memories WHERE org = :org
         UNION SELECT session_id FROM facts WHERE org = :org UNION SELECT session_id FROM blocks WHERE org = :org
     """,
 }
+
+NAMED_BODIES = {
+    "attachments": """
+        SELECT c.ref FROM json_each(:refs) t CROSS JOIN attachments c
+        WHERE c.ref = t.value AND c.org = :org AND c.marked = 0
+    """,
+}
+"""Of the bodies that a store listed, those that a served record names: held, or restored, and no residue."""

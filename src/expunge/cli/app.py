@@ -17,14 +17,15 @@ from expunge.cli.demo import run_demo
 from expunge.cli.options import Target, shared, with_target
 from expunge.cli.output import bars, err, print_json, read_input, write_file
 from expunge.embedded import Expunge
-from expunge.errors import EXIT_ENVIRONMENT, EXIT_NOT_DONE, EXIT_REFUSED, ExpungeError, InputError, NotOffered
+from expunge.errors import EXIT_ENVIRONMENT, EXIT_NOT_DONE, EXIT_REFUSED, ExpungeError, InputError
 from expunge.keys import load_key_file
 from expunge.keys.ring import read_public_pem, signing_key_id
-from expunge.memory import Batch, Reading
+from expunge.memory import Attached, Batch, Reading
 from expunge.model.ids import shown
 from expunge.model.instant import SystemClock
-from expunge.operations.erasure import Answer
+from expunge.operations.erasure import Answer, DueOutput, PreviewOutput
 from expunge.operations.proofs import data_map
+from expunge.operations.scopes import scope_words
 from expunge.proof import verify as verify_receipt
 from expunge.system import keys_path
 
@@ -41,8 +42,6 @@ app.callback()(shared)
 
 _PEM_END = b"-----END PUBLIC KEY-----\n"
 _INTERRUPTED = 130
-_NAMED = 3
-"""How many users the question before an erasure names."""
 Out = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write to this file.")]
 RequestId = Annotated[str, typer.Argument(metavar="ID", help="The id of the erasure.")]
 
@@ -127,14 +126,17 @@ def load(
     settings = target.settings
     is_new = not Place.parse(settings.db).exists()
     given = _lines(file) if is_new else None
+    folder = Path.cwd() if file == "-" else Path(file).parent
     if given is not None and not skip_bad:  # a bad file shall not make a database
-        Batch(given, Reading(settings.org, SystemClock().now(), settings.max_value_bytes)).refuse_bad()
+        reading = Reading(settings.org, SystemClock().now(), settings.max_value_bytes)
+        Batch(given, reading, Attached(folder, settings.max_attachment_bytes)).refuse_bad()
 
     async def work(expunge: Expunge) -> Any:
         as_of = {} if is_new else await expunge.as_of()  # the work begins before the file is read (law 4)
         lines = _lines(file) if given is None else given
         with bars(quiet=target.json) as report:
-            return await expunge.call("records.put", records=lines, skip_bad=skip_bad, as_of=as_of, progress=report)
+            values = {"records": lines, "skip_bad": skip_bad, "attachments_from": folder}
+            return await expunge.call("records.put", as_of=as_of, progress=report, **values)
 
     answer = _run(target, work, create=True)
     _tell(target, answer, show.loaded)
@@ -160,29 +162,49 @@ def erase(
     users_from: Annotated[
         str | None, typer.Option("--users-from", metavar="FILE", help="One user id a line; - reads stdin.")
     ] = None,
+    namespace: Annotated[
+        list[str] | None, typer.Option("--namespace", metavar="N", help="A namespace; repeat for more.")
+    ] = None,
     *,
-    purge: Annotated[bool, typer.Option("--purge", help="Remove the records for good.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    session: Annotated[str | None, typer.Option("--session", metavar="S", help="A session.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="A", help="An agent.")] = None,
+    whole_org: Annotated[bool, typer.Option("--whole-org", help="Everything in the org.")] = False,
+    before: Annotated[
+        str | None, typer.Option("--before", metavar="T", help="Only what is dated before; ISO-8601 with a zone.")
+    ] = None,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Remove the records for good; without it they are hidden for 14 days.")
+    ] = False,
+    requester: Annotated[str | None, typer.Option("--requester", metavar="WHO", help="Who asked for it.")] = None,
+    urgent: Annotated[bool, typer.Option("--urgent", help="To be gone on with before others that wait.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
+    plan: Annotated[
+        str | None, typer.Option("--plan", metavar="HASH", help="Refuse when it is not this plan any more.")
+    ] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="With --plan or --dry-run: bind the very records.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> int:
-    """Erase users everywhere in the org, count what is left, and sign a receipt."""
+    """Hide or purge a scope everywhere in the org, count what is left, and sign a receipt.
+
+    Users, namespaces, a session and an agent narrow each other: what is in all of them goes.
+    """
     users = [*(user or ()), *(_ids(users_from) if users_from else ())]
-    if not purge and not dry_run:
-        raise NotOffered(
-            "hiding first (an erasure without --purge) is not offered yet; it comes with Core 2", hint="add --purge"
-        )
+    named = scope_words(users, namespace or (), session_id=session, agent=agent, whole_org=whole_org)
+    words = named | {"before": before, "purge": purge, "requester": requester, "plan_hash": plan, "exact": exact}
+    words["urgency"] = "urgent" if urgent else "normal"
 
     async def work(expunge: Expunge) -> Answer | None:
         if dry_run or not yes:
-            preview = await expunge.preview(*users)
+            preview = await expunge.call("erasure.request", dry_run=True, **words)
             if dry_run and target.json:
                 print_json(preview)
             else:
                 show.preview(preview, to_stderr=not dry_run)
-            if dry_run or not _confirmed(target, users):
+            if dry_run or not _confirmed(target, preview):
                 return None
         with bars(quiet=target.json) as report:
-            return await expunge.erase(*users, purge=purge, progress=report)
+            answer: Answer = await expunge.call("erasure.request", progress=report, **words)
+            return answer
 
     answer = _run(target, work)
     if answer is None:
@@ -190,13 +212,13 @@ def erase(
     return _show_answer(target, answer)
 
 
-def _confirmed(target: Target, users: list[str]) -> bool:
+def _confirmed(target: Target, preview: PreviewOutput) -> bool:
     """Ask on the terminal; where there is none, or the answer is for a program, ``--yes`` has to be given."""
     if target.json or not sys.stdin.isatty():
         raise InputError("nobody is there to confirm, so nothing was erased", hint="add --yes")
-    named = ", ".join(shown(user) for user in users[:_NAMED])
-    more = f" and {len(users) - _NAMED} more" if len(users) > _NAMED else ""
-    return typer.confirm(f"Erase {named}{more} from org {shown(target.settings.org)} for good?", err=True)
+    count = sum(sum(counts.values()) for counts in preview.goes.values())
+    what = "Remove these records for good" if preview.purge else "Hide these records for 14 days"
+    return typer.confirm(f"{what} from org {shown(target.settings.org)} ({count} of them)?", err=True)
 
 
 def _ids(name: str) -> list[str]:
@@ -209,6 +231,10 @@ def _ids(name: str) -> list[str]:
 
 def _show_answer(target: Target, answer: Answer) -> int:
     _tell(target, answer, show.answer)
+    return _exit_code(answer)
+
+
+def _exit_code(answer: Answer) -> int:
     return {"completed": 0, "blocked": EXIT_REFUSED}.get(answer.status, EXIT_NOT_DONE)
 
 
@@ -217,9 +243,10 @@ def _show_answer(target: Target, answer: Answer) -> int:
 def erasures(
     target: Target,
     user: Annotated[str | None, typer.Option("--user", metavar="U", help="Only those of this user.")] = None,
+    status: Annotated[str | None, typer.Option("--status", metavar="S", help="Only those of this status.")] = None,
 ) -> None:
     """List the erasures of the org, newest first."""
-    answer = _perform(target, "erasure.list", user_id=user)
+    answer = _perform(target, "erasure.list", user_id=user, status=status)
     _tell(target, answer, show.listing)
 
 
@@ -233,15 +260,61 @@ def erasure(target: Target, request_id: RequestId) -> None:
 
 @app.command()
 @with_target
-def resume(target: Target, request_id: RequestId) -> int:
-    """Go on with an erasure that stopped, from its last checkpoint."""
+def resume(
+    target: Target,
+    request_id: Annotated[str | None, typer.Argument(metavar="ID", help="The id of the erasure.")] = None,
+    *,
+    due: Annotated[bool, typer.Option("--due", help="Purge what was hidden and not restored in time.")] = False,
+) -> int:
+    """Go on with an erasure that stopped, from its last checkpoint; or with all whose restore window has ended."""
+    if due == (request_id is not None):
+        raise InputError("name one erasure, or say --due", hint="list them with: expunge erasures")
 
-    async def work(expunge: Expunge) -> Answer:
+    async def work(expunge: Expunge) -> Answer | DueOutput:
         with bars(quiet=target.json) as report:
+            if due:
+                found: DueOutput = await expunge.call("erasure.resume_due", progress=report)
+                return DueOutput(erasures=[*expunge.ended, *found.erasures])
             answer: Answer = await expunge.call("erasure.resume", request_id=request_id, progress=report)
             return answer
 
-    return _show_answer(target, _run(target, work))
+    answer = _run(target, work)
+    if isinstance(answer, Answer):
+        return _show_answer(target, answer)
+    _tell(target, answer, show.due)
+    return max((_exit_code(item) for item in answer.erasures), default=0)
+
+
+@app.command()
+@with_target
+def restore(
+    target: Target,
+    request_id: RequestId,
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY", help="Ids of records, keys of memories, names of blocks; none for everything."),
+    ] = None,
+) -> None:
+    """Serve what an erasure hid again; within 14 days."""
+    answer = _perform(target, "erasure.restore", request_id=request_id, keys=list(keys or ()))
+    _tell(target, answer, show.restored)
+
+
+@app.command()
+@with_target
+def release(target: Target, request_id: RequestId) -> None:
+    """Lower the fence of an erasure that stopped short, so that its scope can be written to."""
+    answer = _perform(target, "erasure.release", request_id=request_id)
+    _tell(target, answer, show.answer)
+
+
+@app.command()
+@with_target
+def doctor(target: Target) -> int:
+    """Look the installation over; exit 1 when something is not as it has to be."""
+    answer = _perform(target, "system.doctor")
+    _tell(target, answer, show.doctor)
+    return 0 if answer.healthy else EXIT_NOT_DONE
 
 
 @app.command()

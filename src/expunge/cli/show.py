@@ -12,7 +12,8 @@ from rich.text import Text
 
 from expunge.cli.output import err, out, plain, print_counts
 from expunge.errors import ExpungeError
-from expunge.operations.erasure import Answer, CensusOutput, ListOutput, PreviewOutput
+from expunge.operations.doctor import DoctorOutput
+from expunge.operations.erasure import Answer, CensusOutput, DueOutput, ListOutput, PreviewOutput, RestoreOutput
 from expunge.operations.proofs import KeysOutput
 from expunge.operations.records import ProfileOutput, PutOutput
 from expunge.proof import Check
@@ -66,18 +67,23 @@ def profile(answer: ProfileOutput) -> None:
 def preview(answer: PreviewOutput, *, to_stderr: bool) -> None:
     """What an erasure would do."""
     console = err() if to_stderr else out()
-    who = "1 user" if answer.users == 1 else f"{answer.users} users"
+    whose = answer.scope_type + (f", {answer.subjects} of them" if answer.subjects > 1 else "")
     if not answer.found:
-        console.print(f"nothing found on {who}")
-        return
-    table = Table(title=f"erasing {who} removes", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for column in ("collection", "in scope", "derived"):
-        table.add_column(column, justify="left" if column == "collection" else "right")
-    for name, counts in answer.goes.items():
-        if any(counts.values()):
-            table.add_row(name, str(counts["direct"]), str(counts["derived"]))
-    console.print(table)
-    console.print(effects(answer.effects))
+        console.print(f"nothing found in this scope ({whose})")
+    else:
+        verb = "remove" if answer.purge else "hide"
+        table = Table(title=f"this would {verb} ({whose})", title_justify="left", title_style="bold", box=None)
+        table.pad_edge = False
+        for column in ("collection", "in scope", "derived"):
+            table.add_column(column, justify="left" if column == "collection" else "right")
+        for name, counts in answer.goes.items():
+            if any(counts.values()):
+                table.add_row(name, str(counts["direct"]), str(counts["derived"]))
+        console.print(table)
+        console.print(effects(answer.effects))
+    for item in answer.stays:
+        if item.count is not None:
+            console.print(f"{item.count} of {item.collection} stay: {item.why}")
     console.print(f"plan {answer.plan_hash}", style="dim")
 
 
@@ -101,18 +107,75 @@ def answer(found: Answer) -> None:
     if found.failure_reason:
         console.print(Text(found.failure_reason, "red"))
     if found.census is not None:
-        census = {name.partition(".")[2]: count for name, count in found.census.items()}
-        print_counts("", {"removed": found.removed, "left": census})
+        census = {_short(name): count for name, count in found.census.items()}
+        if found.purge:
+            print_counts("", {"removed": found.removed, "left": census})
+        else:
+            print_counts("", {"hidden": found.hidden, "served": census})
     if found.effects and found.found:
         console.print(effects(found.effects))
     for item in found.deferred:
         console.print(
             Text(f"deferred in {item['store']}: {item['reason']}; later: expunge resume {found.request_id}", "yellow")
         )
+    if found.reversals_count:
+        console.print(f"{found.reversals_count} records were restored")
     if found.status == "completed":
-        count = len(found.receipts)
-        word = "a signed receipt" if count == 1 else f"{count} signed receipts"
-        console.print(f"{word}, counted at {found.verified_at}: expunge receipt {found.request_id}")
+        _completed(found)
+
+
+def _completed(found: Answer) -> None:
+    console = out()
+    if not found.purge:
+        words = (
+            f"hidden, not gone: nothing in scope is served, and the records are kept until {found.restore_until}.\n"
+            f"To have them back: expunge restore {found.request_id}. After that time they are removed for good."
+        )
+        console.print(Text(words, "bold yellow"))
+    count = len(found.receipts)
+    word = "a signed receipt" if count == 1 else f"{count} signed receipts"
+    console.print(f"{word}, counted at {found.verified_at}: expunge receipt {found.request_id}")
+
+
+def _short(name: str) -> str:
+    """The name of a collection of the authority; what lies in another store says so."""
+    store, _, collection = name.partition(".")
+    return collection if store == "authority" else name
+
+
+def due(found: DueOutput) -> None:
+    """The erasures whose restore window had ended."""
+    if not found.erasures:
+        out().print("no restore window has ended")
+    for item in found.erasures:
+        answer(item)
+
+
+def restored(found: RestoreOutput) -> None:
+    """What is served again."""
+    print_counts("", {"restored": found.restored})
+    console = out()
+    console.print(f"{found.reversals_count} of them were in scope; {found.still_hidden} records stay hidden")
+    if found.still_hidden:
+        console.print(f"they can be restored until {found.restore_until}")
+
+
+def doctor(found: DoctorOutput) -> None:
+    """What was looked at, and what is not covered."""
+    console = out()
+    for name, text in found.versions.items():
+        console.print(f"{name} {text}")
+    styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+    for item in found.findings:
+        line = Text.assemble(
+            (f"{item.state:4}", styles[item.state]), f"  {plain(item.name).plain}: ", plain(item.found)
+        )
+        console.print(line)
+        if item.next:
+            console.print(Text.assemble("      next: ", plain(item.next)))
+    console.print("not covered by any receipt:", style="bold")
+    for text in found.not_covered:
+        console.print(f"  {text}", markup=False)
 
 
 def listing(found: ListOutput) -> None:
@@ -121,13 +184,15 @@ def listing(found: ListOutput) -> None:
         out().print("no erasures")
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("id", "status", "scope", "subjects", "requested", "verified", "left"):
+    for column in ("id", "status", "how", "scope", "subjects", "requested", "verified", "left", "restored"):
         table.add_column(column, no_wrap=True)
     for item in found.erasures:
         left = "" if item.residue_count is None else str(item.residue_count)
         status = Text(item.status, _STATUS_STYLE.get(item.status, "bold"))
         verified = item.verified_at or ""
-        table.add_row(item.request_id, status, item.scope_type, str(item.subjects), item.requested_at, verified, left)
+        how = "purged" if item.purge else "hidden"
+        counts = (str(item.subjects), item.requested_at, verified, left, str(item.reversals_count or ""))
+        table.add_row(item.request_id, status, how, item.scope_type, *counts)
     out().print(table)
 
 

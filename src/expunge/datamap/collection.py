@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -35,6 +36,7 @@ class Kind(StrEnum):
     """Text under the rules of an id (law 12)."""
     JSON = "json"
     INSTANT = "instant"
+    NUMBER = "number"
 
 
 class Act(StrEnum):
@@ -42,6 +44,8 @@ class Act(StrEnum):
 
     REMOVE = "remove"
     VIA_PARENT = "via parent"
+    VIA_SOURCES = "via sources"
+    """It goes when what it was made from goes, by its lineage rule, and not for whom it belongs to."""
     KEEP = "keep"
 
 
@@ -74,7 +78,10 @@ class Parent:
 class Collection:
     """One named kind of record; each is declared once, so it is compared and hashed by identity.
 
-    ``act`` is what an erasure of a matching scope does, ``keep`` its reason where the answer is to keep it.
+    ``act`` is what an erasure of a matching scope does, ``keep`` its reason where the answer is to keep it;
+    ``session_act`` and ``session_keep`` are the same where the scope is a session (design 4, "lineage rule").
+    ``body_in`` names the column with the place of a body that lies in a store. ``written_by`` names the collection
+    whose records bring these; a caller does not write them alone.
     ``rule`` is the lineage rule of a record written with sources. ``time`` is what ``before`` compares.
     ``versioned_by`` names the column whose value, within one identity, orders records into versions.
     """
@@ -89,6 +96,14 @@ class Collection:
     time: str = "created_at"
     parent: Parent | None = None
     versioned_by: str | None = None
+    session_act: Act = Act.REMOVE
+    session_keep: str = ""
+    body_in: str | None = None
+    written_by: str | None = None
+
+    def reached_by(self, parts: Container[str]) -> bool:
+        """Whether a scope that names these identity parts selects records here by whose they are."""
+        return self.session_act is Act.REMOVE or "session_id" not in parts
 
     @property
     def content(self) -> tuple[Column, ...]:

@@ -68,6 +68,24 @@ EVENTS = Collection(
     parent=Parent("episode", "episodes"),
     lifetime=_OF_RECORDS,
 )
+ATTACHMENTS = Collection(
+    name="attachments",
+    purpose="A file that came with an episode; its bytes lie in the object store, and go before this row.",
+    columns=(
+        *_COMMON,
+        Column("episode", Role.PARENT, Kind.KEY, required=True),
+        Column("path", Role.CONTENT, Kind.TEXT, required=True),
+        Column("bytes", Role.CONTENT, Kind.NUMBER, required=True),
+        Column("sha256", Role.CONTENT, Kind.TEXT, required=True),
+        *_system("ref"),
+    ),
+    act=Act.REMOVE,
+    rule=Rule.RETIRE,
+    parent=Parent("episode", "episodes"),
+    body_in="ref",
+    written_by="episodes",
+    lifetime=_OF_RECORDS,
+)
 MEMORIES = Collection(
     name="memories",
     purpose="A value under a key, each change a version; the newest one that is left is current.",
@@ -98,6 +116,8 @@ FACTS = Collection(
     act=Act.REMOVE,
     rule=Rule.DETACH,
     time="recorded_at",
+    session_act=Act.VIA_SOURCES,
+    session_keep="a fact outlives its session unless all that it rests on was said there",
     lifetime=_OF_RECORDS,
 )
 BLOCKS = Collection(
@@ -113,6 +133,8 @@ BLOCKS = Collection(
     rule=Rule.RETIRE,
     time="updated_at",
     versioned_by="name",
+    session_act=Act.VIA_SOURCES,
+    session_keep="a block outlives the session that wrote it unless it was made from what was said there",
     lifetime=_OF_RECORDS,
 )
 LINEAGE = Collection(
@@ -128,8 +150,8 @@ LINEAGE = Collection(
     lifetime="as long as both of its ends",
 )
 
-RECORDS: tuple[Collection, ...] = (SESSIONS, EPISODES, EVENTS, MEMORIES, FACTS, BLOCKS)
-"""The collections that hold records of subjects and are written by callers."""
+RECORDS: tuple[Collection, ...] = (SESSIONS, EPISODES, EVENTS, ATTACHMENTS, MEMORIES, FACTS, BLOCKS)
+"""The collections that hold records of subjects."""
 
 _CONTROL: tuple[Collection, ...] = (
     Collection(
@@ -145,16 +167,19 @@ _CONTROL: tuple[Collection, ...] = (
             Column("subjects", Role.PSEUDONYM),
             Column("key_id", Role.SYSTEM),
             Column("actor", Role.ACTOR),
+            Column("requester", Role.ACTOR),
+            *_system("urgency", "external", "bound_plan", "exact"),
             *_system("purge", "status", "attempt", "current_step", "steps_completed", "plan_hash"),
+            Column("restore_until", Role.TIME),
             *_system("fence_seq", "lowered_seq"),
             Column("requested_at", Role.TIME),
             Column("updated_at", Role.TIME),
             Column("verified_at", Role.TIME),
-            *_system("failure_reason", "found", "removed", "effects", "deferred", "census"),
+            *_system("failure_reason", "found", "hidden", "reversals", "removed", "effects", "deferred", "census"),
         ),
         act=Act.KEEP,
-        keep="status and answer of the erasure; the clear scope is emptied once it is counted",
-        lifetime="kept; its removal after 90 days is not built yet",
+        keep="status and answer of the erasure; the clear scope is emptied once what is removed has been counted",
+        lifetime="90 days, when it has ended",
     ),
     Collection(
         name="fences",
@@ -173,17 +198,17 @@ _CONTROL: tuple[Collection, ...] = (
     ),
     Collection(
         name="marks",
-        purpose="What a running erasure is about to remove.",
+        purpose="What an erasure that runs is about to remove, or one that can be restored from has hidden.",
         columns=(
             *_system("request"),
             Column("org", Role.ORG),
             *_system("collection"),
             Column("id", Role.CLEAR_UNTIL_END),
-            *_system("rid", "position", "direct"),
+            *_system("rid", "position", "direct", "ref"),
         ),
         act=Act.KEEP,
-        keep="needed until the census has counted, and emptied then",
-        lifetime="one erasure",
+        keep="needed until what is removed has been counted, and emptied then",
+        lifetime="one erasure, with its restore window",
     ),
     Collection(
         name="holds",

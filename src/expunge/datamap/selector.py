@@ -16,6 +16,7 @@ from functools import lru_cache
 from expunge.authority.port import Statement, Tx
 from expunge.datamap.collection import Collection
 from expunge.datamap.collections import RECORDS
+from expunge.model.ids import NOBODY
 from expunge.model.scope import Scope, Target
 
 
@@ -26,6 +27,11 @@ class Selector:
     parts: tuple[str, ...]
     dated: bool
 
+    @property
+    def reached(self) -> tuple[Collection, ...]:
+        """The collections in which the scope selects records by whose they are; elsewhere they go by lineage alone."""
+        return tuple(collection for collection in RECORDS if collection.reached_by(self.parts))
+
     @classmethod
     def of(cls, scope: Scope) -> Selector:
         """The selector that serves every target of a scope."""
@@ -34,7 +40,7 @@ class Selector:
     def where(self, collection: Collection) -> str:
         """The records ``r`` of a collection that the target ``j`` selects."""
         terms = ["r.org = :org"]
-        terms += [f"r.{part} = json_extract(j.value, '$.{part}')" for part in self.parts]
+        terms += [f"r.{part} = json_extract(j.value, '$.{part}'){_somebody(part)}" for part in self.parts]
         if self.dated:
             terms.append(f"r.{collection.time} < json_extract(j.value, '$.before')")
         return " AND ".join(terms)
@@ -46,11 +52,17 @@ class Selector:
         """
         terms = ["r.org = :org"]
         terms += [
-            f"r.{part} IN (SELECT json_extract(value, '$.{part}') FROM json_each(:targets))" for part in self.parts
+            f"r.{part} IN (SELECT json_extract(value, '$.{part}') FROM json_each(:targets)){_somebody(part)}"
+            for part in self.parts
         ]
         if self.dated:
             terms.append(f"r.{collection.time} < (SELECT json_extract(value, '$.before') FROM json_each(:targets))")
         return " AND ".join(terms)
+
+
+def _somebody(part: str) -> str:
+    """No scope names nobody; said where the index of a part leaves the rows of nobody out, so that it can be used."""
+    return "" if part == "user_id" else f" AND r.{part} <> '{NOBODY}'"
 
 
 def as_parameter(targets: Iterable[tuple[int, Target]]) -> str:
@@ -76,6 +88,6 @@ def count_everywhere(selector: Selector) -> Statement:
     texts = (
         f"""SELECT '{collection.name}', json_extract(j.value, '$.t'), count(*)
         FROM json_each(:targets) j CROSS JOIN {collection.name} r WHERE {selector.where(collection)} GROUP BY j.key"""
-        for collection in RECORDS
+        for collection in selector.reached
     )
     return Statement("records.count_everywhere", " UNION ALL ".join(texts))

@@ -9,20 +9,37 @@ from typing import Any
 from expunge.authority.port import Tx
 from expunge.erasure.fence import lower_fence
 from expunge.erasure.opening import audit_request
-from expunge.erasure.request import COUNTED, Request, Status, Step, find_request, list_stopped, save
+from expunge.erasure.request import COUNTED, Request, Status, Step, find_request, in_store, list_clear, save
 from expunge.erasure.statements import DROP_MARKS
+from expunge.model.instant import DAY, Instant
 from expunge.model.scope import type_of
 from expunge.proof import Occasion, Subject, append_follow_ups, append_receipts
 from expunge.system import System
 
+RESTORABLE_FOR: Instant = 14 * DAY
+"""How long what is hidden can be restored (seed page Loom, "Tombstone or purge")."""
 
-def fail(tx: Tx, request: Request, system: System, *, role: str) -> None:
-    """Say what the census found; the scope and the marks stay for a resume."""
-    left = ", ".join(f"{count} of {name}" for name, count in request.residue.items())
-    reason = f"the census found {left} left" if left else f"the census did not count {', '.join(request.uncounted)}"
-    request.current_step = Step.CENSUS
+
+def fail(tx: Tx, request: Request, system: System, *, role: str, step: Step, reason: str) -> None:
+    """Say why the erasure stopped short; the scope and the marks stay for a resume."""
+    request.current_step = step
     request.status, request.failure_reason = Status.FAILED, reason
     audit_request(tx, request, role, Status.FAILED, system.clock.now())
+
+
+def what_is_left(request: Request) -> str | None:
+    """What the census found, in words, or ``None`` when it counted everything and found nothing (law 7)."""
+    if request.residue:
+        return "the census found " + ", ".join(f"{n} of {name}" for name, n in request.residue.items()) + " left"
+    return f"the census did not count {', '.join(request.uncounted)}" if request.uncounted else None
+
+
+def refuse_plan(tx: Tx, request: Request, system: System, *, role: str, reason: str) -> None:
+    """End an erasure whose plan has changed: nothing was removed, the fence comes down, nobody is known any more."""
+    lower_fence(tx, request)
+    request.scope, request.current_step = None, Step.PLAN
+    request.status, request.failure_reason = Status.ABANDONED, f"the plan has changed: {reason}"
+    audit_request(tx, request, role, Status.ABANDONED, system.clock.now())
 
 
 def forget(tx: Tx, request: Request) -> None:
@@ -30,8 +47,13 @@ def forget(tx: Tx, request: Request) -> None:
     tx.change(DROP_MARKS, request=request.rid)
     request.scope, request.current_step = None, Step.FORGET
     request.done(Step.FORGET)
-    for other in list_stopped(tx, request.org):
-        if _is_covered(other, request):
+    for other in list_clear(tx, request.org):
+        if other.rid == request.rid:
+            continue
+        if other.hides:
+            if _share_a_name(other, request):
+                _forget_scope(tx, other, request)
+        elif _is_covered(other, request):
             _give_way(tx, other, request)
 
 
@@ -39,28 +61,47 @@ def _is_covered(other: Request, request: Request) -> bool:
     return other.before == request.before and all(subject in request.subjects for subject in other.subjects)
 
 
+def _share_a_name(other: Request, request: Request) -> bool:
+    mine = {atom for subject in request.subjects for atom in subject.items()}
+    return any(atom in mine for subject in other.subjects for atom in subject.items())
+
+
+def _forget_scope(tx: Tx, other: Request, request: Request) -> None:
+    """A request that hides records of somebody who has now gone: it goes on by its marks and pseudonyms."""
+    was, other.scope = other.copy(), None
+    save(tx, other, was=was, now=request.updated_at)
+
+
 def _give_way(tx: Tx, other: Request, request: Request) -> None:
     """An erasure that stopped short and whose subjects have now gone by another: its clear ids and fence go too."""
     was = other.copy()
     tx.change(DROP_MARKS, request=other.rid)
-    if other.fence_seq is not None and other.lowered_seq is None:
+    if other.fence_seq is not None:
         lower_fence(tx, other)
     other.scope, other.status, other.failure_reason = None, Status.ABANDONED, f"its subjects went by {request.id}"
     save(tx, other, was=was, now=request.updated_at)
 
 
 def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[dict[str, Any]]:
-    """Sign a receipt per subject into the org's chain; the receipts."""
-    signed = append_receipts(tx, _occasion(request), _subjects(request, system.authority.name), system.keys.signer)
+    """Lower what is still up, and sign a receipt per subject into the org's chain; the receipts.
+
+    Of an erasure that hides, the restore window begins.
+    """
+    now = system.clock.now()
+    if request.fence_seq is not None:
+        lower_fence(tx, request)
+    if not request.purge:
+        request.restore_until = now + RESTORABLE_FOR
+    signed = append_receipts(tx, _occasion(request, system), _subjects(request, system), system.keys.signer)
     request.status, request.current_step = Status.COMPLETED, None
     request.done(Step.FINISH)
-    audit_request(tx, request, role, Status.COMPLETED, system.clock.now())
+    audit_request(tx, request, role, Status.COMPLETED if request.purge else "hidden", now)
     return signed
 
 
 def follow_up(tx: Tx, *, request: Request, system: System, deferred: list[dict[str, str]]) -> Request:
     """Sign the receipts of a completed request again with what is deferred now, once (design 4)."""
-    found = find_request(tx, request.org, request.id)
+    found = find_request(tx, request.org, request.id, system.clock.now())
     if found.deferred == deferred:
         return found  # another runner has said so already
     append_follow_ups(tx, found.org, found.id, deferred=deferred, key=system.keys.signer)
@@ -69,7 +110,7 @@ def follow_up(tx: Tx, *, request: Request, system: System, deferred: list[dict[s
     return found
 
 
-def _occasion(request: Request) -> Occasion:
+def _occasion(request: Request, system: System) -> Occasion:
     return Occasion(
         request_id=request.id,
         batch_id=request.batch_id,
@@ -77,21 +118,29 @@ def _occasion(request: Request) -> Occasion:
         pseudonym_key_id=request.key_id,
         before=request.before,
         purge=request.purge,
+        restore_until=None if request.purge else request.restore_until,
         plan_hash=str(request.plan_hash),
         requested_at=request.requested_at,
         verified_at=request.verified_at or 0,
         deferred=request.deferred,
+        unfenced=[store.name for store in system.stores if store.capabilities.fence == "none"],
+        external=request.external,
     )
 
 
-def _subjects(request: Request, store: str) -> Iterator[Subject]:
+def _subjects(request: Request, system: System) -> Iterator[Subject]:
     nothing: Counter[int] = Counter()
-    removed = {name: request.removed.get(name, nothing) for name in COUNTED}
+    names = list(dict.fromkeys((*COUNTED, *(request.census or [{}])[0])))
+    hidden, removed = (
+        {name: tally.get(name, nothing) for name in names} for tally in (request.hidden, request.removed)
+    )
     for position, (pseudonyms, counted) in enumerate(zip(request.subjects, request.census or (), strict=True)):
         yield Subject(
             scope_type=type_of(pseudonyms),
             pseudonyms=pseudonyms,
+            hidden={name: counts[position] for name, counts in hidden.items()},
+            reversals=request.reversals[position],
             removed={name: counts[position] for name, counts in removed.items()},
             effects={name: counts[position] for name, counts in request.effects.items()},
-            census={f"{store}.{name}": count for name, count in counted.items()},
+            census=in_store(counted, system.authority.name),
         )

@@ -1,4 +1,4 @@
-"""The fence: raised before anything is planned, lowered when everything in scope is marked (law 4)."""
+"""The fence: raised before anything is planned, lowered when all is marked, or when the erasure ends (law 4)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,12 @@ def raise_fence(tx: Tx, request: Request) -> None:
 
 
 def lower_fence(tx: Tx, request: Request) -> None:
-    """Take the fences down with another ``seq``: what began before it stays refused, what begins now is new."""
+    """Take the fences down with another ``seq``: what began before it stays refused, what begins now is new.
+
+    One that was released stays down as of then.
+    """
+    if request.lowered_seq is not None:
+        return
     request.lowered_seq = next_seq(tx, request.org)
     tx.change(_LOWER, request_id=request.id, seq=request.lowered_seq)
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from expunge.authority.port import Tx
 from expunge.datamap import RECORDS, Collection, collection
 from expunge.datamap.selector import Selector, as_parameter
-from expunge.erasure.request import Tally
+from expunge.erasure.request import Request, Tally, no_effects
 from expunge.erasure.statements import (
     ADD_MARK,
+    ANY_BODY,
     COUNT_MARKS,
     DERIVED_OF,
     DETACHED,
+    DROP_SOME_MARKS,
     HAS_TIES,
     PAGE_OF_MARKS,
     SETTLE_BY_EDGE,
@@ -28,19 +32,39 @@ from expunge.erasure.statements import (
     hide,
     page_in_scope,
     settle_by_parent,
+    unhide,
 )
 from expunge.model.scope import Scope, Target
 
 Numbered = tuple[int, Target]
+_DIGEST_ROWS = 5000
 
 
 class Mark(NamedTuple):
-    """A record that is about to go, and the position of the subject on whose account."""
+    """A record that is about to go, the position of the subject on whose account, and where its body lies, if any."""
 
     collection: str
     id: str
     rid: int
     position: int
+    ref: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is marked: by collection (``direct`` and ``derived``), and the same by position of the subject.
+
+    The effects are on others (law 10): records outside the scope that go, that lose a source, or that become current.
+    """
+
+    counts: dict[str, dict[str, int]]
+    tally: Tally
+    effects: Tally
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """How many records go, by collection."""
+        return {name: sum(counts.values()) for name, counts in self.counts.items()}
 
 
 class Marking:
@@ -97,7 +121,7 @@ class Marking:
         for name, positions in by_kind.items():
             wanted = json.dumps(list(positions), ensure_ascii=False)
             rows = self._tx.rows(find_rows(collection(name)), org=self._scope.org, ids=wanted)
-            placed = [(name, record_id, rid, positions[record_id]) for record_id, rid in rows]
+            placed = [(name, record_id, rid, positions[record_id], ref) for record_id, rid, ref in rows]
             marks += self._mark(placed, direct=False)
         return marks
 
@@ -124,16 +148,15 @@ class Marking:
                     statement = settle_by_parent(kind, kind.parent.column)
                     moved = bool(self._tx.change(statement, parent=kind.parent.collection, **values)) or moved
 
-    def outcome(self) -> tuple[dict[str, dict[str, int]], Tally]:
-        """What is marked, by collection (``direct`` and ``derived``), and what it does to others (law 10).
-
-        The effects are records outside the scope that go, that lose a source, or that become current again.
-        """
+    def outcome(self) -> Outcome:
+        """What is marked, and what it does to others."""
         counts = {kind.name: {"direct": 0, "derived": 0} for kind in RECORDS}
+        tally: Tally = {kind.name: Counter() for kind in RECORDS}
         derived: Counter[int] = Counter()
         revived: Counter[int] = Counter()
         for name, direct, position, count in self._tx.rows(COUNT_MARKS, request=self._request):
             counts[name]["direct" if direct else "derived"] += count
+            tally[name][position] += count
             if not direct:
                 derived[position] += count
         values = {"org": self._scope.org, "request": self._request}
@@ -141,7 +164,19 @@ class Marking:
             if kind.versioned_by and any(counts[kind.name].values()):
                 revived.update(dict(self._tx.rows(count_revived(kind), **values)))
         detached: Counter[int] = Counter(dict(self._tx.rows(DETACHED, **values)))
-        return counts, {"derived": derived, "detached": detached, "revived": revived}
+        return Outcome(counts, tally, no_effects() | {"derived": derived, "detached": detached, "revived": revived})
+
+    def has_bodies(self) -> bool:
+        """Whether a marked record has a body outside the database."""
+        return bool(self._tx.rows(ANY_BODY, request=self._request)[0][0])
+
+    def digest(self) -> str:
+        """A hash of the ids of all that is marked, in their order; to be keyed before anybody sees it (law 14)."""
+        ids = hashlib.sha256()
+        for page in pages_of_marks(self._tx, self._request, _DIGEST_ROWS):
+            for mark in page:
+                ids.update(f"{mark.collection}\0{mark.id}\0".encode())
+        return ids.hexdigest()
 
 
 def page_of_marks(tx: Tx, request: int, size: int, after: tuple[str, str]) -> list[Mark]:
@@ -170,3 +205,22 @@ def packs(counts: Counter[int], targets: Sequence[Target], size: int) -> Iterato
         rows += counts[position]
     if pack:
         yield pack
+
+
+def take_back(tx: Tx, request: Request, size: int) -> bool:
+    """Undo a page of the marks of a request, and serve its rows again; whether there may be more."""
+    page = page_of_marks(tx, request.rid, size, ("", ""))
+    serve_again(tx, request, page, seq=None)
+    return len(page) == size
+
+
+def serve_again(tx: Tx, request: Request, marks: Sequence[Mark], seq: int | None) -> list[Mark]:
+    """Drop marks and serve their rows again, as written at ``seq`` (or as they were); those that no other hides."""
+    served: list[Mark] = []
+    for name in {mark.collection for mark in marks}:
+        here = {mark.rid: mark for mark in marks if mark.collection == name}
+        values = {"request": request.rid, "rids": json.dumps(list(here))}
+        served += [here[rid] for (rid,) in tx.rows(unhide(collection(name)), seq=seq, **values)]
+        ids = json.dumps([mark.id for mark in here.values()], ensure_ascii=False)
+        tx.change(DROP_SOME_MARKS, request=request.rid, collection=name, ids=ids)
+    return served

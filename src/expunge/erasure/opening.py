@@ -6,27 +6,32 @@ import secrets
 
 from expunge import audit
 from expunge.authority.port import Tx
-from expunge.erasure.fence import raise_fence
+from expunge.erasure.fence import lower_fence, raise_fence
+from expunge.erasure.order import Order
 from expunge.erasure.request import Request, Status, Step, find_request, insert, save
-from expunge.errors import Abandoned
+from expunge.errors import Abandoned, Refused, RunnerSuperseded
 from expunge.holds import is_wholly_held
 from expunge.model.instant import Instant
-from expunge.model.scope import Scope
 from expunge.proof import Intent, append_intent
 from expunge.system import System
 
 OPERATION = "erasure.request"
-_REOPENED = (Step.MARK, Step.PURGE, Step.CENSUS)
+_REOPENED = (Step.MARK, Step.STORES, Step.PURGE, Step.CENSUS)
 """The steps that own residue: a resume after a failed census does them again."""
 
 
-async def open_erasure(system: System, scope: Scope, *, actor: str, role: str) -> Request:
+async def open_erasure(system: System, order: Order, *, actor: str, role: str) -> Request:
     """Open an erasure: steps 1 and 2 in one commit: ledger intent, request, audit intent, and the fence (law 2).
 
     A scope that is wholly held opens as ``blocked``, with no fence.
+
+    Raises:
+        InvalidScope: ``before`` lies in the future.
+
     """
-    targets = scope.targets
-    subjects = [system.keys.pseudonyms(target) for target in targets]
+    scope = order.scope
+    order.check_dates(system.clock.now())
+    subjects = [system.keys.pseudonyms(target) for target in scope.targets]
 
     def unit(tx: Tx) -> Request:
         system.check_keys(tx)
@@ -34,21 +39,27 @@ async def open_erasure(system: System, scope: Scope, *, actor: str, role: str) -
         request = Request(
             id="er-" + secrets.token_hex(12),
             org=scope.org,
-            scope_type=scope.type,
+            scope_type=order.scope_type,
             scope=scope,
             before=scope.before,
             subjects=subjects,
             key_id=system.keys.current.id,
             actor=actor,
+            requester=order.requester,
+            urgency=order.urgency,
+            external=order.external,
+            bound_plan=order.plan_hash,
+            exact=order.exact,
+            purge=order.purge,
             requested_at=now,
             updated_at=now,
         )
         append_intent(
             tx,
-            Intent(request.id, scope.org, scope.type, subjects, request.key_id, request.purge, now),
+            Intent(request.id, scope.org, request.scope_type, subjects, request.key_id, request.purge, now),
         )
         request.done(Step.OPEN)
-        if all(is_wholly_held(tx, target) for target in targets):
+        if all(is_wholly_held(tx, target) for target in scope.targets):
             request.status, request.failure_reason = Status.BLOCKED, "a hold covers the whole scope"
         else:
             raise_fence(tx, request)
@@ -73,8 +84,9 @@ async def resume_erasure(system: System, org: str, request_id: str, *, role: str
     """
 
     def unit(tx: Tx) -> Request:
-        request = find_request(tx, org, request_id)
-        now, was = system.clock.now(), request.copy()
+        now = system.clock.now()
+        request = find_request(tx, org, request_id, now)
+        was = request.copy()
         if request.status is Status.COMPLETED or request.status is Status.ABANDONED:
             return request
         if request.status is Status.BLOCKED and not _unblock(tx, request):
@@ -90,10 +102,61 @@ async def resume_erasure(system: System, org: str, request_id: str, *, role: str
     return request
 
 
+async def release_fence(system: System, org: str, request_id: str, *, role: str) -> Request:
+    """Lower the fence of an erasure that did not end, so that its scope can be written to again.
+
+    One that was running has failed by it, and its runner is fenced out; what is hidden stays hidden until a resume.
+
+    Raises:
+        UnknownRequest: the org has no such request.
+        Refused: no fence of it stands.
+
+    """
+
+    def unit(tx: Tx) -> Request:
+        now = system.clock.now()
+        request = find_request(tx, org, request_id, now)
+        if request.fence_seq is None or request.lowered_seq is not None:
+            raise Refused(f"no fence of erasure {request.id} stands", hint="see: expunge erasure ID")
+        was = request.copy()
+        lower_fence(tx, request)
+        if request.status is Status.IN_PROGRESS:
+            request.status, request.attempt = Status.FAILED, request.attempt + 1
+            request.failure_reason = "its fence was released"
+        save(tx, request, was=was, now=now)
+        audit_request(tx, request, role, "released", now)
+        return request
+
+    return await system.authority.run(unit)
+
+
+async def take_due(system: System, due: Request, *, role: str) -> Request:
+    """Turn an erasure whose restore window has ended into a purge of what was not restored, with the next attempt.
+
+    Raises:
+        UnknownRequest, RunnerSuperseded: another runner has taken it.
+
+    """
+
+    def unit(tx: Tx) -> Request:
+        now = system.clock.now()
+        request = find_request(tx, due.org, due.id, now)
+        if not request.hides or request.restore_until is None or request.restore_until > now:
+            raise RunnerSuperseded(f"the restore window of erasure {request.id} was ended by another runner")
+        was = request.copy()
+        request.purge, request.status, request.attempt = True, Status.IN_PROGRESS, request.attempt + 1
+        request.hidden, request.census, request.verified_at = {}, None, None
+        request.steps_completed = [step for step in request.steps_completed if step not in (Step.CENSUS, Step.FINISH)]
+        save(tx, request, was=was, now=now)
+        audit_request(tx, request, role, "window ended", now)
+        return request
+
+    return await system.authority.run(unit)
+
+
 def _unblock(tx: Tx, request: Request) -> bool:
     """Raise the fence of a blocked request when its hold has been released; whether it was."""
-    targets = request.clear_scope.targets
-    if all(is_wholly_held(tx, target) for target in targets):
+    if all(is_wholly_held(tx, target) for target in request.clear_scope.targets):
         return False
     raise_fence(tx, request)
     request.done(Step.FENCE)
@@ -124,6 +187,11 @@ def audit_request(tx: Tx, request: Request, role: str, outcome: str, now: Instan
             outcome=outcome,
             request_id=request.id,
             subjects=request.subjects,
-            detail={"attempt": request.attempt, "purge": request.purge, "scope_type": request.scope_type},
+            detail={
+                "attempt": request.attempt,
+                "purge": request.purge,
+                "scope_type": request.scope_type,
+                "requester": request.requester,
+            },
         ),
     )

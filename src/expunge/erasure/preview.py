@@ -5,14 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from expunge.authority.port import Tx
-from expunge.datamap import COLLECTIONS, Act
-from expunge.erasure.marking import Marking
-from expunge.erasure.plan import plan_hash
-from expunge.model.scope import Scope
+from expunge.datamap import COLLECTIONS, RECORDS, Act
+from expunge.datamap.selector import Selector, as_parameter, count_scope
+from expunge.erasure.marking import Marking, Outcome
+from expunge.erasure.order import Order
+from expunge.erasure.plan import Binding, difference, plan_hash
+from expunge.erasure.statements import count_by_identity
+from expunge.errors import PlanChanged
 from expunge.system import System
 
 _REHEARSAL = 0
 _AFTER_ALL = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Staying:
+    """What stays in a collection, and why; ``count`` is of records, and ``None`` where the collection holds none."""
+
+    collection: str
+    count: int | None
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +35,70 @@ class Preview:
     found: bool
     goes: dict[str, dict[str, int]]
     effects: dict[str, int]
-    stays: dict[str, str]
+    stays: list[Staying]
 
 
-async def preview(system: System, scope: Scope, *, purge: bool) -> Preview:
-    """Say what an erasure of this scope would do, and do nothing."""
-    subjects = [system.keys.pseudonyms(target) for target in scope.targets]
+async def preview(system: System, order: Order) -> Preview:
+    """Say what an erasure would do, and do nothing.
 
-    def unit(tx: Tx) -> Preview:
-        marking = Marking(tx, _REHEARSAL, scope, _AFTER_ALL, hiding=False)
-        frontier = marking.mark_scope()
-        while frontier:
-            frontier = marking.mark_derived([mark.id for mark in frontier])
-        goes, effects = marking.outcome()
-        return Preview(
-            plan_hash=plan_hash(scope, subjects, system.keys.current.id, purge=purge),
-            found=any(any(counts.values()) for counts in goes.values()),
-            goes=goes,
-            effects={name: counts.total() for name, counts in effects.items()},
-            stays={kind.name: kind.keep for kind in COLLECTIONS if kind.act is Act.KEEP},
-        )
+    Raises:
+        InvalidScope: ``before`` lies in the future.
+        PlanChanged: the order is bound to another plan.
 
-    return await system.authority.rehearse(unit)
+    """
+    order.check_dates(system.clock.now())
+    found = await system.authority.rehearse(lambda tx: _rehearse(tx, system, order))
+    reason = None if order.plan_hash is None else difference(order.plan_hash, found.plan_hash)
+    if reason is not None:
+        raise PlanChanged(f"nothing was done: {reason}")
+    return found
+
+
+def _rehearse(tx: Tx, system: System, order: Order) -> Preview:
+    scope = order.scope
+    marking = Marking(tx, _REHEARSAL, scope, _AFTER_ALL, hiding=False)
+    frontier = marking.mark_scope()
+    while frontier:
+        frontier = marking.mark_derived([mark.id for mark in frontier])
+    outcome = marking.outcome()
+    key = system.keys.current
+    binding = Binding(
+        org=scope.org,
+        subjects=[system.keys.pseudonyms(target) for target in scope.targets],
+        key_id=key.id,
+        before=scope.before,
+        purge=order.purge,
+        external=order.external,
+        ids=key.pseudonym(scope.org, "plan", marking.digest()) if order.exact else None,
+    )
+    return Preview(
+        plan_hash=plan_hash(binding, outcome.totals),
+        found=any(outcome.totals.values()),
+        goes=outcome.counts,
+        effects={name: counts.total() for name, counts in outcome.effects.items()},
+        stays=[*_held(tx, order, outcome), *_outliving(tx, order), *_control()],
+    )
+
+
+def _held(tx: Tx, order: Order, outcome: Outcome) -> list[Staying]:
+    """What the scope selects and a hold keeps."""
+    selected = count_scope(tx, order.scope)
+    kept = {name: counts.total() - outcome.counts[name]["direct"] for name, counts in selected.items()}
+    return [Staying(name, count, "a hold keeps it") for name, count in kept.items() if count]
+
+
+def _outliving(tx: Tx, order: Order) -> list[Staying]:
+    """What belongs to a session and outlives it."""
+    selector = Selector.of(order.scope)
+    values = {"org": order.scope.org, "targets": as_parameter(enumerate(order.scope.targets))}
+    found: list[Staying] = []
+    for kind in RECORDS:
+        if not kind.reached_by(selector.parts):
+            there = tx.rows(count_by_identity(kind, selector), request=_REHEARSAL, **values)[0][0]
+            if there:
+                found.append(Staying(kind.name, there, kind.session_keep))
+    return found
+
+
+def _control() -> list[Staying]:
+    return [Staying(kind.name, None, kind.keep) for kind in COLLECTIONS if kind.act is Act.KEEP]

@@ -14,7 +14,14 @@ from expunge.datamap import collection
 from expunge.datamap.selector import Selector, as_parameter, count_scope
 from expunge.erasure.marking import Mark
 from expunge.erasure.request import Request
-from expunge.erasure.statements import CUT_FROM_DERIVED, CUT_FROM_SOURCE, delete_in_scope, delete_marked
+from expunge.erasure.statements import (
+    CUT_FROM_DERIVED,
+    CUT_FROM_SOURCE,
+    DROP_OTHERS,
+    SOMETHING_HIDDEN,
+    delete_in_scope,
+    delete_marked,
+)
 
 
 def purge_scope(tx: Tx, request: Request, counts: Mapping[str, Counter[int]], linked: Sequence[Mark]) -> None:
@@ -25,7 +32,7 @@ def purge_scope(tx: Tx, request: Request, counts: Mapping[str, Counter[int]], li
     """
     scope = request.clear_scope
     selector = Selector.of(scope)
-    values = {"org": request.org, "targets": as_parameter(enumerate(scope.targets)), "seq": request.lowered_seq}
+    values = {"org": request.org, "targets": as_parameter(enumerate(scope.targets)), "seq": request.fence_seq}
     went = {name: tx.change(delete_in_scope(collection(name), selector), **values) for name in counts if counts[name]}
     some_stay = any(count < counts[name].total() for name, count in went.items())
     left = count_scope(tx, scope) if some_stay else {}
@@ -34,17 +41,26 @@ def purge_scope(tx: Tx, request: Request, counts: Mapping[str, Counter[int]], li
     _cut(tx, request, [mark.id for mark in linked])
 
 
+def something_is_hidden(tx: Tx, org: str) -> bool:
+    """Whether some erasure of the org has hidden records that can be restored; what is purged cannot, any more."""
+    return bool(tx.rows(SOMETHING_HIDDEN, org=org)[0][0])
+
+
 def purge_marked(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
     """Delete marked records and the edges of those that went."""
     by_kind: dict[str, list[Mark]] = defaultdict(list)
     for mark in marks:
         by_kind[mark.collection].append(mark)
+    has_hidden = something_is_hidden(tx, request.org)
     gone: list[str] = []
     for name, here in by_kind.items():
         rids = json.dumps(sorted(mark.rid for mark in here))  # in the order of the file, which is read once
         went = tx.rows(delete_marked(collection(name)), org=request.org, rids=rids)
         positions = {mark.id: mark.position for mark in here}
         _account(request, name, Counter(positions[record_id] for (record_id,) in went))
+        if went and has_hidden:
+            ids = json.dumps([record_id for (record_id,) in went], ensure_ascii=False)
+            tx.change(DROP_OTHERS, org=request.org, request=request.rid, collection=name, ids=ids)
         gone += [record_id for (record_id,) in went]
     _cut(tx, request, gone)
 

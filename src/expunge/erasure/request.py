@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -13,8 +13,8 @@ from expunge.authority.port import Statement, Tx
 from expunge.datamap import LINEAGE, RECORDS
 from expunge.errors import RunnerSuperseded, UnknownRequest
 from expunge.model.ids import shown
-from expunge.model.instant import Instant
-from expunge.model.scope import Scope
+from expunge.model.instant import DAY, Instant
+from expunge.model.scope import Scope, type_of
 
 
 class Status(StrEnum):
@@ -28,13 +28,14 @@ class Status(StrEnum):
 
 
 class Step(StrEnum):
-    """The steps, in order. Steps for sources, stores and external systems join when there are any."""
+    """The steps, in order. Steps for sources and external systems join when there are any."""
 
     OPEN = "open"
     FENCE = "fence"
     PLAN = "plan"
     MARK = "mark"
     LOWER = "lower"
+    STORES = "stores"
     PURGE = "purge"
     CENSUS = "census"
     FORGET = "forget"
@@ -47,26 +48,41 @@ COUNTED = tuple(collection.name for collection in (*RECORDS, LINEAGE))
 
 Tally = dict[str, Counter[int]]
 """Counts by name and by the position of the subject."""
+Counts = list[dict[str, int]]
+"""The same the other way round, as a census has it: by position of the subject, and there by name."""
 
 _COLUMNS = (
-    "rid, id, org, scope_type, scope, before, subjects, key_id, actor, purge, status, attempt, current_step, "
-    "steps_completed, plan_hash, fence_seq, lowered_seq, requested_at, updated_at, verified_at, failure_reason, "
-    "found, removed, effects, deferred, census"
+    "rid, id, org, scope_type, scope, before, subjects, key_id, actor, requester, urgency, external, bound_plan, "
+    "exact, purge, status, attempt, current_step, steps_completed, plan_hash, restore_until, fence_seq, lowered_seq, "
+    "requested_at, updated_at, verified_at, failure_reason, found, hidden, reversals, removed, effects, deferred, census"
 )
 _NAMES = _COLUMNS.replace(" ", "").split(",")
-_FIXED = frozenset({"rid", "id", "org", "scope_type", "before", "subjects", "key_id", "actor", "purge", "requested_at"})
+_FIXED = frozenset(
+    {
+        "rid", "id", "org", "scope_type", "before", "subjects", "key_id", "actor", "requester", "urgency", "external",
+        "bound_plan", "exact", "requested_at",
+    }
+)  # fmt: skip
 """What a request is opened with. To set it again would write its index entries again in every commit."""
 _CHANGING = [name for name in _NAMES if name not in _FIXED]
 _FIND = Statement("requests.find", f"SELECT {_COLUMNS} FROM requests WHERE id = :id AND org = :org")
 _LIST = Statement(
     "requests.list",
-    f"SELECT {_COLUMNS} FROM requests WHERE org = :org AND rid < :below ORDER BY rid DESC LIMIT :size",
+    f"""SELECT {_COLUMNS} FROM requests WHERE org = :org AND rid < :below AND (:status IS NULL OR status = :status)
+    ORDER BY rid DESC LIMIT :size""",
 )
-_STOPPED = Statement(
-    "requests.stopped",
-    f"""SELECT {_COLUMNS} FROM requests
-    WHERE org = :org AND scope IS NOT NULL AND status IN ('failed', 'abandoned', 'blocked')""",
+_CLEAR = Statement(
+    "requests.clear",
+    f"SELECT {_COLUMNS} FROM requests WHERE org = :org AND scope IS NOT NULL AND status <> 'in_progress'",
 )
+_DUE = Statement(
+    "requests.due",
+    f"""SELECT {_COLUMNS} FROM requests WHERE purge = 0 AND status = 'completed' AND restore_until <= :now
+    ORDER BY urgency DESC, rid""",
+)
+_EXPIRED = "requested_at <= :since AND purge = 1 AND scope IS NULL AND status IN ('completed', 'abandoned')"
+_EXPIRE = Statement("requests.expire", f"DELETE FROM requests WHERE {_EXPIRED}")
+_SOME_EXPIRED = Statement("requests.some_expired", f"SELECT EXISTS (SELECT 1 FROM requests WHERE {_EXPIRED})")
 _INSERT = Statement(
     "requests.insert",
     f"""INSERT INTO requests ({_COLUMNS.removeprefix("rid, ")})
@@ -77,7 +93,13 @@ _SAVE = Statement(
     f"""UPDATE requests SET {", ".join(f"{name} = :{name}" for name in _CHANGING)}
     WHERE rid = :rid AND attempt = :mine AND status = :held""",
 )
-_JSON = ("scope", "subjects", "steps_completed", "removed", "effects", "deferred", "census")
+_JSON = ("scope", "subjects", "steps_completed", "hidden", "reversals", "removed", "effects", "deferred", "census")
+_TALLIES = ("hidden", "removed", "effects")
+_FLAGS = ("purge", "external", "exact", "found")
+READABLE_DAYS = 89
+"""For so long after it was asked for, an erasure that has ended is shown (seed page Loom, "Operations")."""
+KEPT_DAYS = 90
+"""Then its row goes; ledger and receipts stay."""
 _PAGE_ROWS = 500
 _NEWEST = 1 << 62
 
@@ -89,7 +111,10 @@ def no_effects() -> Tally:
 
 @dataclass(slots=True)
 class Request:
-    """One request. ``scope`` is clear until it is forgotten, and then ``None``; ``census`` is by subject."""
+    """One request. ``scope`` is clear until it is forgotten, and then ``None``; ``census`` is by subject.
+
+    ``purge`` is whether records are removed: of one that hides, it becomes true when its restore window has ended.
+    """
 
     id: str
     org: str
@@ -100,6 +125,11 @@ class Request:
     actor: str
     requested_at: Instant
     before: Instant | None = None
+    requester: str | None = None
+    urgency: str = "normal"
+    external: bool = True
+    bound_plan: str | None = None
+    exact: bool = False
     purge: bool = True
     rid: int = 0
     status: Status = Status.IN_PROGRESS
@@ -107,12 +137,15 @@ class Request:
     current_step: Step | None = None
     steps_completed: list[Step] = field(default_factory=list)
     plan_hash: str | None = None
+    restore_until: Instant | None = None
     fence_seq: int | None = None
     lowered_seq: int | None = None
     updated_at: Instant = 0
     verified_at: Instant | None = None
     failure_reason: str | None = None
     found: bool | None = None
+    hidden: Tally = field(default_factory=dict)
+    reversals: Counter[int] = field(default_factory=Counter)
     removed: Tally = field(default_factory=dict)
     effects: Tally = field(default_factory=no_effects)
     deferred: list[dict[str, str]] = field(default_factory=list)
@@ -135,10 +168,31 @@ class Request:
         """What the receipts of one request share."""
         return "batch-" + self.id.removeprefix("er-")
 
+    @property
+    def lowers_early(self) -> bool:
+        """Whether the fence comes down once all is marked: that of a wider scope stays up until the end (design 4)."""
+        return type_of(self.subjects[0]) in {"user_id", "session"}
+
+    @property
+    def hides(self) -> bool:
+        """Whether it has hidden records that can still be restored, or wait for their purge."""
+        return self.status is Status.COMPLETED and not self.purge
+
+    @property
+    def reversals_count(self) -> int:
+        """How many records in scope were restored."""
+        return self.reversals.total()
+
     def copy(self) -> Request:
         """A request that a unit of work may change, and change again when the unit is repeated."""
-        removed = {name: Counter(counts) for name, counts in self.removed.items()}
-        return replace(self, steps_completed=list(self.steps_completed), removed=removed)
+        return replace(
+            self,
+            steps_completed=list(self.steps_completed),
+            hidden=_copied(self.hidden),
+            reversals=Counter(self.reversals),
+            removed=_copied(self.removed),
+            effects=_copied(self.effects),
+        )
 
     def done(self, step: Step) -> None:
         """Note a step as finished."""
@@ -165,6 +219,15 @@ class Request:
         return [name for name in COUNTED if not all(name in names for names in counted)]
 
 
+def _copied(tally: Tally) -> Tally:
+    return {name: Counter(counts) for name, counts in tally.items()}
+
+
+def in_store(counts: Mapping[str, int], store: str) -> dict[str, int]:
+    """Counts keyed ``store.collection``; what is counted outside the authority says so by itself."""
+    return {name if "." in name else f"{store}.{name}": count for name, count in counts.items()}
+
+
 def insert(tx: Tx, request: Request) -> int:
     """Write a new request; its row number."""
     values = _as_values(request)
@@ -185,32 +248,58 @@ def save(tx: Tx, request: Request, *, was: Request, now: Instant) -> None:
         raise RunnerSuperseded(f"erasure {request.id} was taken over or ended by another runner")
 
 
-def find_request(tx: Tx, org: str, request_id: str) -> Request:
+def find_request(tx: Tx, org: str, request_id: str, now: Instant) -> Request:
     """The request of this id.
 
     Raises:
-        UnknownRequest: the org has none of this id.
+        UnknownRequest: the org has none of this id, or it ended and was asked for 89 days ago or earlier.
 
     """
     rows = tx.rows(_FIND, id=request_id, org=org)
     if not rows:
         raise UnknownRequest(f"there is no erasure {shown(request_id)} in org {shown(org)}")
-    return _from_row(rows[0])
+    request = _from_row(rows[0])
+    if _is_past(request, now):
+        raise UnknownRequest(
+            f"erasure {request.id} was asked for more than {READABLE_DAYS} days ago and is not shown any more",
+            hint="its receipts stay: expunge receipt ID",
+        )
+    return request
 
 
-def list_requests(tx: Tx, org: str) -> list[Request]:
-    """Every request of an org, newest first (law 11: to the end)."""
+def list_requests(tx: Tx, org: str, now: Instant, status: Status | None = None) -> list[Request]:
+    """The requests of an org that are still shown, newest first (law 11: to the end)."""
     found: list[Request] = []
     below = _NEWEST
-    while page := tx.rows(_LIST, org=org, below=below, size=_PAGE_ROWS):
-        found += [_from_row(row) for row in page]
+    while page := tx.rows(_LIST, org=org, below=below, size=_PAGE_ROWS, status=status):
+        found += [request for row in page if not _is_past(request := _from_row(row), now)]
         below = page[-1][0]
     return found
 
 
-def list_stopped(tx: Tx, org: str) -> list[Request]:
-    """The requests of an org that stopped short and still know their clear scope."""
-    return [_from_row(row) for row in tx.rows(_STOPPED, org=org)]
+def list_clear(tx: Tx, org: str) -> list[Request]:
+    """The requests of an org that do not run and still know their clear scope: stopped short, or hiding."""
+    return [_from_row(row) for row in tx.rows(_CLEAR, org=org)]
+
+
+def list_due(tx: Tx, now: Instant) -> list[Request]:
+    """The requests of every org whose restore window has ended, urgent ones first."""
+    return [_from_row(row) for row in tx.rows(_DUE, now=now)]
+
+
+def some_expired(tx: Tx, now: Instant) -> bool:
+    """Whether ``expire_requests`` would remove anything."""
+    return bool(tx.rows(_SOME_EXPIRED, since=now - KEPT_DAYS * DAY)[0][0])
+
+
+def expire_requests(tx: Tx, now: Instant) -> int:
+    """Remove the rows of erasures that ended and were asked for 90 days ago; how many."""
+    return tx.change(_EXPIRE, since=now - KEPT_DAYS * DAY)
+
+
+def _is_past(request: Request, now: Instant) -> bool:
+    has_ended = request.purge and request.scope is None and request.status is not Status.IN_PROGRESS
+    return has_ended and request.requested_at <= now - READABLE_DAYS * DAY
 
 
 def _as_values(request: Request, names: Sequence[str] = _NAMES) -> dict[str, Any]:
@@ -230,11 +319,13 @@ def _from_row(row: tuple[Any, ...]) -> Request:
     values["status"] = Status(values["status"])
     values["current_step"] = None if values["current_step"] is None else Step(values["current_step"])
     values["steps_completed"] = [Step(step) for step in values["steps_completed"]]
-    values["purge"] = bool(values["purge"])
-    values["found"] = None if values["found"] is None else bool(values["found"])
-    for name in ("removed", "effects"):
-        values[name] = {
-            key: Counter({int(position): count for position, count in counts.items()})
-            for key, counts in values[name].items()
-        }
+    for name in _FLAGS:
+        values[name] = None if values[name] is None else bool(values[name])
+    values["reversals"] = _by_position(values["reversals"])
+    for name in _TALLIES:
+        values[name] = {key: _by_position(counts) for key, counts in values[name].items()}
     return Request(**values)
+
+
+def _by_position(counts: dict[str, int]) -> Counter[int]:
+    return Counter({int(position): count for position, count in counts.items()})

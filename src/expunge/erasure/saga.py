@@ -1,28 +1,31 @@
 """The saga: one erasure as checkpointed idempotent steps, from the intent to the receipt (design 4).
 
 Every commit does one thing and writes the request row back under its attempt, so a killed runner leaves a state to go
-on from, and a runner that was taken over cannot commit any more. A scope of up to one batch
-takes open and fence in one commit, plan to purge in a second; then one more to forget after the census, and one to
-sign after the bytes have been reclaimed, so that what a receipt says of them is known when it is signed.
+on from, and a runner that was taken over cannot commit any more. A scope of up to one batch, of which nothing lies
+outside the authority, takes open and fence in one commit, plan to purge in a second; then one more to forget after the
+census, and one to sign after the bytes have been reclaimed, so that what a receipt says of them is known when it is
+signed. An erasure that hides ends with its census; at the end of its restore window it goes on with the stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from expunge.authority.port import Tx
-from expunge.census import Question, count_left
-from expunge.datamap import RECORDS, Collection
+from expunge.datamap import ATTACHMENTS, RECORDS, Collection
 from expunge.datamap.selector import count_scope
-from expunge.erasure.ending import complete, fail, follow_up, forget
+from expunge.erasure.ending import complete, fail, follow_up, forget, refuse_plan, what_is_left
 from expunge.erasure.fence import lower_fence
-from expunge.erasure.marking import Mark, Marking, Numbered, packs, page_of_marks, pages_of_marks
-from expunge.erasure.plan import plan_hash
-from expunge.erasure.purging import purge_marked, purge_scope
-from expunge.erasure.request import Request, Status, Step, save
-from expunge.errors import EnvironmentFault, ErasureInterrupted
+from expunge.erasure.marking import Mark, Marking, Numbered, packs, page_of_marks, pages_of_marks, take_back
+from expunge.erasure.outside import count_outside, holds_any, reclaim_outside, remove_outside
+from expunge.erasure.plan import Binding, difference, plan_hash
+from expunge.erasure.purging import purge_marked, purge_scope, something_is_hidden
+from expunge.erasure.recount import count_inside
+from expunge.erasure.request import Counts, Request, Status, Step, save
+from expunge.errors import EnvironmentFault, ErasureInterrupted, PlanChanged, StoreFault
 from expunge.system import System
 
 T = TypeVar("T")
@@ -34,8 +37,12 @@ def silent(_step: str, _done: int, _of: int) -> None:
     """Progress that nobody watches."""
 
 
-class _MoreThanOneBatch(Exception):
-    """The scope does not fit into one commit."""
+class _NotAtOnce(Exception):
+    """The scope does not fit into one commit: it is too large, or some of it lies outside the authority."""
+
+
+class _PlanDiffers(Exception):
+    """What would go is not what the request was bound to."""
 
 
 class Saga:
@@ -78,11 +85,13 @@ class Saga:
             self._progress(Step.PLAN, 0, 1)
             if {Step.PLAN, Step.MARK, Step.LOWER}.intersection(done) or not await self._at_once():
                 await self._in_batches()
-            self._progress(Step.CENSUS, 0, 1)
-            await self._count()
+            if self._request.status is Status.IN_PROGRESS:
+                self._progress(Step.CENSUS, 0, 1)
+                await self._count()
         if self._request.status is Status.IN_PROGRESS:
             self._progress(Step.RECLAIM, 0, 1)
             await self._finish(await self._reclaim())
+        if self._request.status is Status.COMPLETED:
             self._progress(Step.FINISH, 1, 1)
 
     async def _commit(self, work: Callable[[Tx, Request], T]) -> T:
@@ -98,49 +107,88 @@ class Saga:
         return result
 
     async def _at_once(self) -> bool:
-        """Plan, mark, lower and purge in one commit, unless the scope selects more than one batch."""
-        try:
-            await self._commit(self._plan_to_purge)
-        except _MoreThanOneBatch:
+        """Plan, mark, lower and purge (or hide) in one commit, unless that is more than one commit can take."""
+        if self._request.purge and await holds_any(self._system, self._request):
             return False
-        self._progress(Step.PURGE, 1, 1)
+        try:
+            await self._commit(self._plan_to_purge if self._request.purge else self._plan_to_hide)
+        except _NotAtOnce:
+            return False
+        except _PlanDiffers as fault:
+            await self._refuse(str(fault))
+        self._progress(Step.PURGE if self._request.purge else Step.MARK, 1, 1)
         return True
 
+    def _plan_to_hide(self, tx: Tx, request: Request) -> None:
+        if sum(count.total() for count in count_scope(tx, request.clear_scope).values()) > self._size:
+            raise _NotAtOnce
+        marking = _marking(tx, request, hiding=True)
+        _close_over(marking, marking.mark_scope())
+        self._note_marks(request, marking)
+        self._lower(tx, request)
+
     def _plan_to_purge(self, tx: Tx, request: Request) -> None:
+        """Where nobody asks for the ids, what is in scope is found by whose it is, and only what has ties is marked."""
         counts = count_scope(tx, request.clear_scope)
         if sum(count.total() for count in counts.values()) > self._size:
-            raise _MoreThanOneBatch
-        self._plan(tx, request)
+            raise _NotAtOnce
+        by_id = request.exact or something_is_hidden(tx, request.org)
         marking = _marking(tx, request, hiding=False)
-        linked = marking.mark_linked()
-        frontier = linked
-        while frontier:
-            frontier = marking.mark_derived([mark.id for mark in frontier])
-        if linked:  # without an edge nothing outside the scope is touched, and all versions of a key go together
+        marked = marking.mark_scope() if by_id else marking.mark_linked()
+        _close_over(marking, marked)
+        if counts[ATTACHMENTS.name] or marking.has_bodies():
+            raise _NotAtOnce
+        if marked:  # without an edge nothing outside the scope is touched, and all versions of a key go together
             marking.settle()
-            request.effects = marking.outcome()[1]
+            request.effects = marking.outcome().effects
         request.done(Step.MARK)
         self._lower(tx, request)
-        purge_scope(tx, request, counts, linked)
-        for page in list(pages_of_marks(tx, request.rid, self._size)) if linked else []:
+        if not by_id:
+            purge_scope(tx, request, counts, marked)
+        for page in list(pages_of_marks(tx, request.rid, self._size)) if marked else []:
             purge_marked(tx, request, page)
+        self._bind(request, {name: count.total() for name, count in request.removed.items()}, marking)
         request.found = any(count.total() for count in request.removed.values())
         request.done(Step.PURGE)
 
+    def _bind(self, request: Request, totals: Mapping[str, int], marking: Marking) -> None:
+        """Give the request its plan hash, and hold it to the one that it is bound to. A resume keeps it."""
+        if request.plan_hash is not None:
+            return
+        key = self._system.keys.pseudonym_key(request.key_id)
+        ids = key.pseudonym(request.org, "plan", marking.digest()) if request.exact else None
+        binding = Binding(
+            org=request.org,
+            subjects=request.subjects,
+            key_id=request.key_id,
+            before=request.before,
+            purge=request.purge,
+            external=request.external,
+            ids=ids,
+        )
+        request.plan_hash = plan_hash(binding, totals)
+        request.done(Step.PLAN)
+        reason = None if request.bound_plan is None else difference(request.bound_plan, request.plan_hash)
+        if reason is not None:
+            raise _PlanDiffers(reason)
+
+    async def _refuse(self, reason: str) -> NoReturn:
+        """The plan has changed: what was marked is served again, and the fence comes down."""
+        while await self._commit(partial(_take_back_page, size=self._size)):
+            pass
+        await self._commit(partial(refuse_plan, system=self._system, role=self._role, reason=reason))
+        raise PlanChanged(f"nothing was done: {reason}", request_id=self._request.id)
+
     async def _in_batches(self) -> None:
-        if Step.PLAN not in self._request.steps_completed:
-            await self._commit(self._plan)
         if Step.MARK not in self._request.steps_completed:
             await self._mark_in_batches()
         if Step.LOWER not in self._request.steps_completed:
             await self._commit(self._lower)
-        if Step.PURGE not in self._request.steps_completed:
+        if self._request.purge and Step.STORES not in self._request.steps_completed:
+            await self._empty_stores()
+        going_on = self._request.status is Status.IN_PROGRESS
+        if self._request.purge and going_on and Step.PURGE not in self._request.steps_completed:
             await self._purge_in_batches()
-
-    def _plan(self, _tx: Tx, request: Request) -> None:
-        request.current_step = Step.PLAN
-        request.plan_hash = plan_hash(request.clear_scope, request.subjects, request.key_id, purge=request.purge)
-        request.done(Step.PLAN)
 
     async def _mark_in_batches(self) -> None:
         counts = await self._system.authority.read(lambda tx: count_scope(tx, self._request.clear_scope))
@@ -155,7 +203,10 @@ class Saga:
                 marked += sum(counts[kind.name][position] for position, _ in pack)
                 self._progress(Step.MARK, marked, total)
         await self._close()
-        await self._commit(self._end_marking)
+        try:
+            await self._commit(self._end_marking)
+        except _PlanDiffers as fault:
+            await self._refuse(str(fault))
 
     async def _mark_large_target(self, kind: Collection, target: Numbered) -> None:
         after = await self._commit(partial(_mark_page, kind, target, 0, size=self._size))
@@ -175,16 +226,46 @@ class Saga:
 
     def _end_marking(self, tx: Tx, request: Request) -> None:
         request.current_step = Step.MARK
-        _marking(tx, request, hiding=False).settle()
-        if not request.found:  # a resume finds only what is left: the first answer stands
-            counts, request.effects = _marking(tx, request, hiding=False).outcome()
-            request.found = any(any(count.values()) for count in counts.values())
+        self._note_marks(request, _marking(tx, request, hiding=False))
+
+    def _note_marks(self, request: Request, marking: Marking) -> None:
+        """Note what is marked. A resume of a purge finds only what is left: there the first answer stands."""
+        marking.settle()
+        if not (request.purge and request.found):
+            outcome = marking.outcome()
+            request.effects = outcome.effects
+            request.found = any(outcome.totals.values())
+            request.hidden = {} if request.purge else outcome.tally
+            self._bind(request, outcome.totals, marking)
         request.done(Step.MARK)
 
     def _lower(self, tx: Tx, request: Request) -> None:
+        """Users and sessions may be written to again from here on; a wider scope when the erasure has ended."""
         request.current_step = Step.LOWER
-        lower_fence(tx, request)
+        if request.lowers_early:
+            lower_fence(tx, request)
         request.done(Step.LOWER)
+
+    async def _empty_stores(self) -> None:
+        """The bodies go before the rows that name them; a store that does not do it ends the run as failed."""
+        self._progress(Step.STORES, 0, 1)
+        try:
+            went, deferred = await remove_outside(self._system, self._request)
+        except StoreFault as fault:
+            await self._fail(Step.STORES, fault.message)
+            return
+
+        def work(_tx: Tx, request: Request) -> None:
+            request.current_step = Step.STORES
+            for name, counts in went.items():
+                request.removed[name] = request.removed.get(name, Counter()) + counts
+            request.deferred = deferred
+            request.done(Step.STORES)
+
+        await self._commit(work)
+
+    async def _fail(self, step: Step, reason: str) -> None:
+        await self._commit(partial(fail, system=self._system, role=self._role, step=step, reason=reason))
 
     async def _purge_in_batches(self) -> None:
         after, done = ("", ""), 0
@@ -201,26 +282,35 @@ class Saga:
         return [{"store": authority.name, "reason": answer.deferred, "until": "unknown"}]
 
     async def _count(self) -> None:
-        """Census on a connection of its own; then the scope is forgotten, or the request failed (law 7)."""
+        """Census on a connection of its own; then the scope is forgotten, or hidden, or it has failed (law 7)."""
         request = self._request
-        question = Question(request.org, request.rid, request.lowered_seq or 0)
-        targets = request.clear_scope.targets
-        counts = await self._system.authority.read_apart(lambda tx: count_left(tx, question, targets))
+        inside = await self._system.authority.read_apart(partial(count_inside, system=self._system, request=request))
+        outside: Counts = [{} for _ in request.subjects]
+        if request.purge:
+            try:
+                outside = await count_outside(self._system, request)
+            except StoreFault as fault:
+                await self._fail(Step.CENSUS, f"not counted: {fault.message}")
+                return
+        counts = [mine | theirs for mine, theirs in zip(inside, outside, strict=True)]
         verified_at = self._system.clock.now()
 
-        def work(tx: Tx, request: Request) -> None:
+        def work(tx: Tx, request: Request) -> list[dict[str, Any]] | None:
             request.census, request.verified_at = counts, verified_at
             request.done(Step.CENSUS)
-            if request.residue or request.uncounted:
-                fail(tx, request, self._system, role=self._role)
-            else:
+            if (reason := what_is_left(request)) is not None:
+                fail(tx, request, self._system, role=self._role, step=Step.CENSUS, reason=reason)
+            elif request.purge:
                 forget(tx, request)
+            else:
+                return complete(tx, request, self._system, role=self._role)
+            return None
 
-        await self._commit(work)
+        self.receipts = await self._commit(work)
 
     async def _finish(self, deferred: list[dict[str, str]]) -> None:
         def work(tx: Tx, request: Request) -> list[dict[str, Any]]:
-            request.deferred = deferred
+            request.deferred = [*request.deferred, *deferred]
             request.done(Step.RECLAIM)
             return complete(tx, request, self._system, role=self._role)
 
@@ -228,12 +318,22 @@ class Saga:
 
     async def _settle(self) -> None:
         """Try a deferred reclaim again; when the answer is another one, a follow-up receipt says so."""
-        deferred = await self._reclaim()
+        deferred = [*await reclaim_outside(self._system), *await self._reclaim()]
         if deferred == self._request.deferred:
             return
         unit = partial(follow_up, request=self._request, system=self._system, deferred=deferred)
         self._request = await self._system.authority.run(unit)
         self.receipts = None
+
+
+def _close_over(marking: Marking, marked: list[Mark]) -> None:
+    """Mark what was made from what is marked, until nothing is new."""
+    while marked:
+        marked = marking.mark_derived([mark.id for mark in marked])
+
+
+def _take_back_page(tx: Tx, request: Request, *, size: int) -> bool:
+    return take_back(tx, request, size)
 
 
 def _marking(tx: Tx, request: Request, *, hiding: bool) -> Marking:

@@ -11,14 +11,20 @@ from expunge.authority.port import Statement
 from expunge.datamap import RECORDS, Collection
 from expunge.datamap.selector import Selector
 from expunge.holds import not_held
+from expunge.model.identity import PARTS
+
+
+def _ref(collection: Collection) -> str:
+    return f"r.{collection.body_in}" if collection.body_in else "NULL"
 
 
 @lru_cache
 def find_in_scope(collection: Collection, selector: Selector) -> Statement:
-    """Rows ``(collection, id, rid, position)`` of the records in scope, older than ``:seq`` and not held."""
+    """Rows ``(collection, id, rid, position, ref)`` of the records in scope, older than ``:seq`` and not held."""
     return Statement(
         f"{collection.name}.find_in_scope",
-        f"""SELECT '{collection.name}', r.id, r.rid, json_extract(j.value, '$.t') FROM json_each(:targets) j
+        f"""SELECT '{collection.name}', r.id, r.rid, json_extract(j.value, '$.t'), {_ref(collection)}
+        FROM json_each(:targets) j
         CROSS JOIN {collection.name} r
         WHERE {selector.where(collection)} AND r.seq < :seq AND {not_held(collection.name)}""",
     )
@@ -27,14 +33,14 @@ def find_in_scope(collection: Collection, selector: Selector) -> Statement:
 @lru_cache
 def find_everywhere(selector: Selector) -> Statement:
     """As ``find_in_scope`` for every collection."""
-    texts = (find_in_scope(collection, selector).text for collection in RECORDS)
+    texts = (find_in_scope(collection, selector).text for collection in selector.reached)
     return Statement("records.find_everywhere", " UNION ALL ".join(texts))
 
 
 @lru_cache
 def find_linked(selector: Selector) -> Statement:
     """As ``find_everywhere``, but only what has an edge or a child: what the closure and the census need by id."""
-    return Statement("records.find_linked", " UNION ALL ".join(_linked(collection, selector) for collection in RECORDS))
+    return Statement("records.find_linked", " UNION ALL ".join(_linked(kind, selector) for kind in selector.reached))
 
 
 def _linked(collection: Collection, selector: Selector) -> str:
@@ -60,6 +66,17 @@ def delete_in_scope(collection: Collection, selector: Selector) -> Statement:
 
 
 @lru_cache
+def count_by_identity(collection: Collection, selector: Selector) -> Statement:
+    """How many records belong to the scope and are not marked: what stays where a scope goes by lineage alone."""
+    return Statement(
+        f"{collection.name}.count_by_identity",
+        f"""SELECT count(*) FROM json_each(:targets) j CROSS JOIN {collection.name} r
+        WHERE {selector.where(collection)} AND NOT EXISTS (
+            SELECT 1 FROM marks m WHERE m.request = :request AND m.collection = '{collection.name}' AND m.id = r.id)""",
+    )
+
+
+@lru_cache
 def page_in_scope(collection: Collection, selector: Selector) -> Statement:
     """As ``find_in_scope`` for a single target, a page of ``:size`` after the row ``:after`` (law 11)."""
     return Statement(
@@ -70,10 +87,10 @@ def page_in_scope(collection: Collection, selector: Selector) -> Statement:
 
 @lru_cache
 def find_rows(collection: Collection) -> Statement:
-    """Rows ``(id, rid)`` of the records of ``:ids`` that are there."""
+    """Rows ``(id, rid, ref)`` of the records of ``:ids`` that are there."""
     return Statement(
         f"{collection.name}.find_rows",
-        f"""SELECT r.id, r.rid FROM json_each(:ids) j CROSS JOIN {collection.name} r
+        f"""SELECT r.id, r.rid, {_ref(collection)} FROM json_each(:ids) j CROSS JOIN {collection.name} r
         WHERE r.org = :org AND r.id = j.value""",
     )
 
@@ -85,6 +102,22 @@ def hide(collection: Collection) -> Statement:
         f"{collection.name}.hide",
         f"""UPDATE {collection.name} AS r SET marked = 1
         WHERE r.rid IN (SELECT value FROM json_each(:rids)) AND {not_held(collection.name)}""",
+    )
+
+
+@lru_cache
+def unhide(collection: Collection) -> Statement:
+    """Serve the rows of ``:rids`` again, those that no other request marks; with a ``:seq``, as written then.
+
+    The numbers of those that are served again.
+    """
+    return Statement(
+        f"{collection.name}.unhide",
+        f"""UPDATE {collection.name} AS r SET marked = 0, seq = coalesce(:seq, seq)
+        WHERE r.rid IN (SELECT value FROM json_each(:rids)) AND NOT EXISTS (
+            SELECT 1 FROM marks g WHERE g.id = r.id AND g.org = r.org AND g.request <> :request AND g.rid = r.rid
+            AND g.collection = '{collection.name}')
+        RETURNING rid""",
     )
 
 
@@ -143,13 +176,49 @@ HAS_TIES = Statement(
 """Whether the store holds any edge or child at all: without one there is nothing to look for, record by record."""
 ADD_MARK = Statement(
     "marks.add",
-    """INSERT OR IGNORE INTO marks (request, org, collection, id, rid, position, direct)
-    VALUES (?, ?, ?, ?, ?, ?, ?)""",
+    """INSERT OR IGNORE INTO marks (request, org, collection, id, rid, position, ref, direct)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
 )
 PAGE_OF_MARKS = Statement(
     "marks.page",
-    """SELECT collection, id, rid, position FROM marks
+    """SELECT collection, id, rid, position, ref FROM marks
     WHERE request = :request AND (collection, id) > (:collection, :id) ORDER BY collection, id LIMIT :size""",
+)
+MARKED_BODIES = Statement(
+    "marks.bodies",
+    """SELECT ref, position FROM marks WHERE request = :request AND collection = :collection AND ref IS NOT NULL""",
+)
+"""Rows ``(ref, position)`` of the bodies that the marked rows of a collection name."""
+ANY_BODY = Statement(
+    "marks.any_body",
+    "SELECT EXISTS (SELECT 1 FROM marks WHERE request = :request AND ref IS NOT NULL)",
+)
+NAMED_BODIES = {
+    kind.name: Statement(
+        f"{kind.name}.named_bodies",
+        f"""SELECT r.{kind.body_in} FROM json_each(:refs) j CROSS JOIN {kind.name} r
+        WHERE r.{kind.body_in} = j.value AND r.org = :org AND r.marked = 0""",
+    )
+    for kind in RECORDS
+    if kind.body_in
+}
+"""Of the bodies ``:refs`` those that a row names which is not marked: held, or restored."""
+SOMETHING_HIDDEN = Statement(
+    "requests.hiding",
+    "SELECT EXISTS (SELECT 1 FROM requests WHERE org = :org AND purge = 0 AND status = 'completed')",
+)
+"""Whether some request of the org keeps records hidden that can be restored."""
+DROP_OTHERS = Statement(
+    "marks.drop_others",
+    """DELETE FROM marks WHERE org = :org AND request <> :request AND collection = :collection
+    AND id IN (SELECT value FROM json_each(:ids))
+    AND request IN (SELECT rid FROM requests WHERE org = :org AND purge = 0 AND status = 'completed')""",
+)
+"""What is gone cannot be restored: the marks of requests that had hidden it go as well."""
+DROP_SOME_MARKS = Statement(
+    "marks.drop_some",
+    """DELETE FROM marks WHERE request = :request AND collection = :collection
+    AND id IN (SELECT value FROM json_each(:ids))""",
 )
 DROP_MARKS = Statement("marks.drop", "DELETE FROM marks WHERE request = :request")
 COUNT_MARKS = Statement(
@@ -225,3 +294,54 @@ def _cut_from(end: str) -> Statement:
 
 
 CUT_FROM_DERIVED, CUT_FROM_SOURCE = _cut_from("derived"), _cut_from("source")
+
+DIRECT_MARKS = Statement("marks.direct", "SELECT collection, id FROM marks WHERE request = :request AND direct = 1")
+_NAMED_BY = " UNION ALL ".join(
+    f"""SELECT m.collection, m.id FROM marks m CROSS JOIN {kind.name} r ON r.rid = m.rid
+    WHERE m.request = :request AND m.collection = '{kind.name}' AND r.{kind.versioned_by} = :key AND r.org = :org"""
+    for kind in RECORDS
+    if kind.versioned_by
+)
+MARKS_NAMED = Statement(
+    "marks.named",
+    f"""SELECT collection, id FROM marks WHERE request = :request AND id = :key AND org = :org
+    UNION ALL {_NAMED_BY}""",
+)
+"""Rows ``(collection, id)`` of the marks that a key names: an id, the key of a memory, the name of a block."""
+RESTORABLE_FROM = Statement(
+    "lineage.restorable_from",
+    f"""SELECT m.collection, m.id FROM json_each(:ids) j
+    CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
+    CROSS JOIN marks m ON m.request = :request AND m.collection = l.derived_collection AND m.id = l.derived
+    WHERE m.direct = 0 AND (l.rule = 'detach' OR NOT EXISTS (
+        SELECT 1 FROM lineage o WHERE o.org = :org AND o.derived = l.derived AND {_MARKED.format(end="o.source")}))
+    GROUP BY m.collection, m.id""",
+)
+"""What comes back because a source of it, one of ``:ids``, has: ``detach`` with any, ``retire`` with the last."""
+RESTS_ON_HIDDEN = Statement(
+    "lineage.rests_on_hidden",
+    f"""SELECT 1 FROM lineage o WHERE o.org = :org AND o.derived = :id AND o.derived_collection = :collection
+    AND {_MARKED.format(end="o.source")} LIMIT 1""",
+)
+MARKED_CHILDREN = {
+    kind.name: Statement(
+        f"{kind.name}.marked_children",
+        f"""SELECT r.id FROM json_each(:ids) j
+        CROSS JOIN {kind.name} r ON r.org = :org AND r.{kind.parent.column} = j.value
+        CROSS JOIN marks m ON m.request = :request AND m.collection = '{kind.name}' AND m.id = r.id""",
+    )
+    for kind in RECORDS
+    if kind.parent is not None
+}
+"""The marked records that belong to a record of ``:ids``."""
+
+
+@lru_cache
+def identities(collection: Collection) -> Statement:
+    """Rows of whose the records ``:rids`` are, each identity once, and the earliest time of its records."""
+    parts = ", ".join(f"r.{part}" for part in PARTS)
+    return Statement(
+        f"{collection.name}.identities",
+        f"""SELECT {parts}, min(r.{collection.time}) FROM json_each(:rids) j CROSS JOIN {collection.name} r
+        ON r.rid = j.value GROUP BY {parts}""",
+    )

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from expunge.errors import InputError, KeyMissing
-from expunge.model.identity import PARTS
+from expunge.model.identity import PARTS, Identity
 from expunge.model.scope import Target
 
 _SECRET_BYTES = 32
@@ -162,6 +162,18 @@ class KeyRing:
             tuple(key.pseudonym(org, part, value) for key in self.pseudonym_keys)
             for part, value in zip(PARTS, stored, strict=True)
         )
+
+    def filed_under(self, identity: Identity) -> tuple[str, ...]:
+        """The pseudonyms of an identity under the current key, in the order of ``PARTS``: how stores file bodies."""
+        _, *stored = identity.stored()
+        return tuple(self.current.pseudonym(identity.org, part, v) for part, v in zip(PARTS, stored, strict=True))
+
+    def labels(self, target: Target) -> dict[str, frozenset[str]]:
+        """For each part that a target narrows, its pseudonyms under every key: what stores file bodies under."""
+        return {
+            part: frozenset(key.pseudonym(target.org, part, value) for key in self.pseudonym_keys)
+            for part, value in target.named().items()
+        }
 
     def check_values(self) -> dict[str, str]:
         """What a database remembers of each key, by key id."""

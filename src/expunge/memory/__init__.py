@@ -1,7 +1,19 @@
 """Memory: how records come in."""
 
+from expunge.memory.attachments import Attached
 from expunge.memory.batch import Batch
-from expunge.memory.put import PutOutcome, put_records
+from expunge.memory.bodies import discard, store_bodies
+from expunge.memory.put import PutOutcome, Unit, put_records
 from expunge.memory.record import BadRecord, Reading
 
-__all__ = ["BadRecord", "Batch", "PutOutcome", "Reading", "put_records"]
+__all__ = [
+    "Attached",
+    "BadRecord",
+    "Batch",
+    "PutOutcome",
+    "Reading",
+    "Unit",
+    "discard",
+    "put_records",
+    "store_bodies",
+]

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from expunge.errors import InvalidRecords
+from expunge.memory.attachments import Attached
 from expunge.memory.record import BadField, BadRecord, Reading, Record, read_line, read_record
 from expunge.model.ids import shown
 
@@ -16,13 +17,13 @@ _REPORTED = 1000
 class Batch:
     """Records by ``(org, id)`` in the order they came, with what was skipped and what was bad."""
 
-    def __init__(self, raw: Iterable[object], reading: Reading) -> None:
+    def __init__(self, raw: Iterable[object], reading: Reading, attached: Attached | None = None) -> None:
         self.records: dict[tuple[str, str], Record] = {}
         self.skipped = 0
         self.bad: list[BadRecord] = []
         self._order: list[tuple[str, str]] = []
         for line, item in enumerate(raw, start=1):
-            self._take(item, line, reading)
+            self._take(item, line, reading, attached)
         self._drop_cycles()
 
     def copy(self) -> Batch:
@@ -32,16 +33,18 @@ class Batch:
         twin._order = self._order
         return twin
 
-    def _take(self, item: object, line: int, reading: Reading) -> None:
+    def _take(self, item: object, line: int, reading: Reading, attached: Attached | None) -> None:
         if isinstance(item, bytes) and not item.strip():
             return
         try:
             record = read_record(read_line(item) if isinstance(item, bytes) else item, line, reading)
+            record.brings = _brought(record, attached)
         except BadField as fault:
             self.bad.append(BadRecord(line, fault.field, fault.reason))
             return
         first = self.records.setdefault(record.key, record)
         if first is record:
+            self.records |= {brought.key: brought for brought in record.brings}
             return
         if _same(first, record):
             self.skipped += 1
@@ -78,7 +81,8 @@ class Batch:
     def reject(self, record: Record, field: str, reason: str) -> None:
         """Take a record out as bad."""
         self.bad.append(BadRecord(record.line, field, reason))
-        del self.records[record.key]
+        for gone in (record, *record.brings):
+            self.records.pop(gone.key, None)
 
     def refuse_bad(self) -> None:
         """Raise InvalidRecords when anything was bad: a file is taken whole or not at all."""
@@ -92,6 +96,14 @@ class Batch:
             bad_total=len(bad),
             bad=[{"line": item.line, "field": item.field, "reason": item.reason} for item in bad[:_REPORTED]],
         )
+
+
+def _brought(record: Record, attached: Attached | None) -> list[Record]:
+    if not record.files:
+        return []
+    if attached is None:
+        raise BadField("attachments", "have no folder that their paths are relative to (attachments_from)")
+    return attached.records_of(record)
 
 
 def _same(first: Record, second: Record) -> bool:

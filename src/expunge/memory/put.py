@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from expunge.authority.orgs import ensure_org, seq_of
 from expunge.authority.port import GuardKey, Tx
 from expunge.datamap import RECORDS, Rule, collection
-from expunge.errors import ErasedSince, ErasureInProgress, InputError, InvalidRecords
+from expunge.errors import ErasedSince, ErasureInProgress, HiddenByErasure, InputError, InvalidRecords
 from expunge.keys import KeyRing
 from expunge.memory.batch import Batch
 from expunge.memory.record import BadRecord, Record
@@ -46,6 +46,8 @@ class PutOutcome:
     reattached: int = 0
     bad: list[BadRecord] = field(default_factory=list)
     by_org: Counter[str] = field(default_factory=Counter)
+    named: set[str] = field(default_factory=set)
+    """The bodies that rows name from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,16 @@ class _Located:
     parts: tuple[str, ...]
 
 
-def put_records(tx: Tx, batch: Batch, *, keys: KeyRing, as_of: Mapping[str, int], skip_bad: bool) -> PutOutcome:
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a unit of work brings besides its records: the keys it is matched by, its ``as_of``, where bodies lie."""
+
+    keys: KeyRing
+    as_of: Mapping[str, int]
+    refs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+def put_records(tx: Tx, batch: Batch, unit: Unit, *, skip_bad: bool) -> PutOutcome:
     """Write a batch, all of it or (without ``skip_bad``) nothing.
 
     The unit is refused when a fence matches the identity of a record or of a source of one (laws 4 and 5).
@@ -64,18 +75,19 @@ def put_records(tx: Tx, batch: Batch, *, keys: KeyRing, as_of: Mapping[str, int]
     Raises:
         InvalidRecords: a record is bad and ``skip_bad`` is not set.
         ErasureInProgress, ErasedSince: a fence refuses the unit, or a record to be replaced is being erased.
+        HiddenByErasure: a record, or what it rests on, is hidden and can be restored.
 
     """
-    return _Put(tx, batch, keys, as_of).run(skip_bad=skip_bad)
+    return _Put(tx, batch, unit).run(skip_bad=skip_bad)
 
 
 class _Put:
     """One batch on its way into the store."""
 
-    def __init__(self, tx: Tx, batch: Batch, keys: KeyRing, as_of: Mapping[str, int]) -> None:
-        self._tx, self._batch, self._keys, self._as_of = tx, batch.copy(), keys, as_of
+    def __init__(self, tx: Tx, batch: Batch, unit: Unit) -> None:
+        self._tx, self._batch, self._keys, self._as_of, self._refs = tx, batch.copy(), unit.keys, unit.as_of, unit.refs
         self._located: dict[tuple[str, str], _Located] = {}
-        self._leaving: set[tuple[str, str]] = set()
+        self._leaving: dict[tuple[str, str], bool] = {}  # and whether it is hidden, so that it can be restored
         self._present: list[Record] = []
         self._outcome = PutOutcome(skipped=batch.skipped)
 
@@ -122,7 +134,8 @@ class _Put:
                 given = _as_ids(page)
                 for name, record_id, marked, seq, *parts in self._tx.rows(LOCATE, org=org, ids=given):
                     self._located[org, record_id] = _Located(name, bool(marked), seq, tuple(parts))
-                self._leaving.update((org, record_id) for (record_id,) in self._tx.rows(MARKED, org=org, ids=given))
+                for record_id, hidden in self._tx.rows(MARKED, org=org, ids=given):
+                    self._leaving[org, record_id] = bool(hidden)
 
     def _guard_sources(self, records: Sequence[Record]) -> None:
         """A derived write is a write in the scope of each of its sources, and none may be marked (law 5)."""
@@ -130,6 +143,8 @@ class _Put:
         for record in records:
             for need in (record.id, *record.needs):
                 place = self._located.get((record.org, need))
+                if self._leaving.get((record.org, need)):
+                    raise HiddenByErasure(f"line {record.line}: {shown(need)} was hidden by an erasure")
                 if (place is not None and place.marked) or (record.org, need) in self._leaving:
                     raise ErasureInProgress(f"line {record.line}: {shown(need)} is being erased")
                 if place is not None:
@@ -203,6 +218,9 @@ class _Put:
         for record in self._batch.records.values():
             row = record.values | dict(zip(("org", *PARTS), record.identity.stored(), strict=True))
             row |= {"id": record.id, "seq": self._as_of.get(record.org, 0)}
+            if record.collection.body_in:
+                row[record.collection.body_in] = self._refs[record.key]
+                self._outcome.named.add(self._refs[record.key])
             if record.collection.versioned_by:
                 row["version"] = self._next_version(record, row, versions)
             rows[record.collection.name].append(row)

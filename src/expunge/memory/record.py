@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from expunge.datamap import RECORDS, Collection, Kind
@@ -14,7 +14,9 @@ from expunge.model.instant import Instant, parse_instant
 
 _TIMES = ("created_at", "recorded_at", "updated_at")
 _COMMON = frozenset({"collection", "id", "org", "sources", *PARTS, *_TIMES})
-_BY_NAME = {collection.name: collection for collection in RECORDS}
+_BY_NAME = {collection.name: collection for collection in RECORDS if collection.written_by is None}
+_BRINGS = {collection.written_by: collection.name for collection in RECORDS if collection.written_by}
+"""Which fields bring records of another collection with them."""
 
 
 class BadField(Exception):
@@ -57,6 +59,10 @@ class Record:
     values: dict[str, Any]
     sources: tuple[str, ...]
     given: frozenset[str]
+    files: tuple[str, ...] = ()
+    """The paths of its attachments, as they were given."""
+    brings: list[Record] = field(default_factory=list)
+    """Records that came with it and go with it, when it is rejected."""
 
     @property
     def org(self) -> str:
@@ -119,7 +125,7 @@ def read_record(raw: object, line: int, reading: Reading) -> Record:
     collection = _BY_NAME.get(fields["collection"]) if isinstance(fields.get("collection"), str) else None
     if collection is None:
         raise BadField("collection", f"must be one of {', '.join(_BY_NAME)}")
-    known = _COMMON | {column.name for column in collection.content}
+    known = _COMMON | {column.name for column in collection.content} | {_BRINGS.get(collection.name, "id")}
     for name in raw:
         if name not in known:
             raise BadField(shown(name), f"is not a field of {collection.name}")
@@ -133,7 +139,8 @@ def read_record(raw: object, line: int, reading: Reading) -> Record:
         values["occurred_at"] = values["created_at"]
     _check_order(values)
     identity = _read_identity(fields, reading.org, collection, record_id)
-    return Record(line, collection, record_id, identity, values, _read_sources(fields, record_id), frozenset(fields))
+    sources, files = _read_sources(fields, record_id), _read_files(fields)
+    return Record(line, collection, record_id, identity, values, sources, frozenset(fields), files)
 
 
 def _id(value: object, field: str) -> str:
@@ -219,3 +226,12 @@ def _read_sources(fields: dict[str, Any], record_id: str) -> tuple[str, ...]:
     if record_id in read:
         raise BadField("sources", "names the record itself")
     return tuple(dict.fromkeys(read))
+
+
+def _read_files(fields: dict[str, Any]) -> tuple[str, ...]:
+    files = fields.get("attachments", [])
+    if not isinstance(files, list) or not all(isinstance(name, str) and name for name in files):
+        raise BadField("attachments", "must be a list of paths")
+    if len(set(files)) < len(files):
+        raise BadField("attachments", "names a file twice")
+    return tuple(files)

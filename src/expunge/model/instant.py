@@ -11,6 +11,8 @@ from expunge.model.ids import shown
 Instant = int
 """Microseconds since 1970-01-01T00:00:00Z."""
 
+DAY: Instant = 86_400_000_000
+"""Microseconds in a day."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 

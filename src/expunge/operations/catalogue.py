@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from expunge.operations import erasure, proofs, records
-from expunge.operations.registry import Operation, Role
+from expunge.operations import doctor, erasure, proofs, records, scopes
+from expunge.operations.registry import NoInput, Operation, Role
 
 _ALL = (
     Operation(
@@ -15,12 +15,8 @@ _ALL = (
         records.ProfileInput, records.ProfileOutput, records.profile, read_only=True,
     ),
     Operation(
-        "erasure.request", Role.ORG_ADMIN, "Erase users everywhere, and prove it.",
-        erasure.RequestInput, erasure.Answer, erasure.request, destructive=True,
-    ),
-    Operation(
-        "erasure.preview", Role.ORG_ADMIN, "Say what an erasure would do, and do nothing.",
-        erasure.RequestInput, erasure.PreviewOutput, erasure.preview, read_only=True,
+        "erasure.request", Role.ORG_ADMIN, "Erase one scope everywhere, and prove it; or only say what would go.",
+        scopes.RequestInput, erasure.Answer | erasure.PreviewOutput, erasure.request, destructive=True,
     ),
     Operation(
         "erasure.status", Role.ORG_ADMIN, "Say how an erasure stands.",
@@ -33,6 +29,18 @@ _ALL = (
     Operation(
         "erasure.resume", Role.ORG_ADMIN, "Go on with an erasure from its last checkpoint.",
         erasure.OneInput, erasure.Answer, erasure.resume, destructive=True,
+    ),
+    Operation(
+        "erasure.resume_due", Role.OPERATOR, "Purge what was hidden and not restored in time, in every org.",
+        NoInput, erasure.DueOutput, erasure.resume_due, destructive=True,
+    ),
+    Operation(
+        "erasure.restore", Role.ORG_ADMIN, "Serve what an erasure hid again, within 14 days.",
+        erasure.RestoreInput, erasure.RestoreOutput, erasure.restore,
+    ),
+    Operation(
+        "erasure.release", Role.ORG_ADMIN, "Lower the fence of an erasure that stopped short.",
+        erasure.OneInput, erasure.Answer, erasure.release,
     ),
     Operation(
         "erasure.census", Role.ORG_ADMIN, "Count again what an erasure left.",
@@ -48,15 +56,19 @@ _ALL = (
     ),
     Operation(
         "data_map.show", Role.VIEWER, "Show every collection and what an erasure does to it.",
-        proofs.NoInput, proofs.DataMapOutput, proofs.show_data_map, read_only=True,
+        NoInput, proofs.DataMapOutput, proofs.show_data_map, read_only=True,
+    ),
+    Operation(
+        "system.doctor", Role.OPERATOR, "Look the installation over, and say what is not covered.",
+        NoInput, doctor.DoctorOutput, doctor.examine, read_only=True,
     ),
     Operation(
         "keys.show", Role.OPERATOR, "Show the ids of the keys and the public half in use.",
-        proofs.NoInput, proofs.KeysOutput, proofs.show_keys, read_only=True,
+        NoInput, proofs.KeysOutput, proofs.show_keys, read_only=True,
     ),
     Operation(
         "keys.rotate", Role.OPERATOR, "Make fresh keys; the old ones stay for matching.",
-        proofs.NoInput, proofs.KeysOutput, proofs.rotate_keys,
+        NoInput, proofs.KeysOutput, proofs.rotate_keys,
     ),
 )  # fmt: skip
 

@@ -1,28 +1,20 @@
-"""``erasure.*``: request, preview, status, list, resume, census, receipts."""
+"""``erasure.*``: request, status, list, resume, restore, release, census, receipts."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from expunge import erasure
-from expunge.erasure import Request, Saga, Status
-from expunge.errors import NotOffered
-from expunge.model.instant import to_text
-from expunge.model.scope import Scope
-from expunge.operations.registry import Call, Input, OrgId, Output, RequestId, UserId
+from expunge.authority.port import Tx
+from expunge.erasure import Order, Request, Saga, Status
+from expunge.model.instant import Instant, to_text
+from expunge.operations.registry import Call, Input, NoInput, OrgId, Output, RequestId, UserId, id_of
+from expunge.operations.scopes import RequestInput
 from expunge.proof import receipts_of
 from expunge.system import System
-
-
-class RequestInput(Input):
-    """Whom to erase: 1 to 500 users of an org. Hiding (``purge`` false) is not offered yet."""
-
-    org: OrgId
-    user_ids: list[UserId] = Field(description="1 to 500 user ids.")
-    purge: bool = False
 
 
 class Answer(Output):
@@ -42,9 +34,16 @@ class Answer(Output):
     verified_at: str | None
     census: dict[str, int] | None
     purge: bool
+    restore_until: str | None = Field(description="Until when what is hidden can be restored.")
     found: bool | None
+    hidden: dict[str, int] = Field(description="Records that are kept and not served.")
     removed: dict[str, int]
     effects: dict[str, int]
+    reversals_count: int = Field(description="Records in scope that were restored.")
+    plan_hash: str | None
+    requester: str | None
+    urgency: str
+    external: bool
     deferred: list[dict[str, str]]
     receipt: dict[str, Any] | list[dict[str, Any]] | None = Field(
         description="The signed receipt when completed; a list of them when several users were named."
@@ -58,16 +57,15 @@ class Answer(Output):
         return self.receipt if isinstance(self.receipt, list) else [self.receipt]
 
 
-async def request(system: System, call: Call, given: RequestInput) -> Answer:
-    """Erase users across every namespace of an org, and answer when it is shown that nothing is left."""
-    scope = Scope.of_users(given.org, given.user_ids)
-    if not given.purge:
-        raise NotOffered(
-            "hiding first (an erasure without purge) is not offered yet; it comes with Core 2",
-            hint="erase with --purge",
-        )
+async def request(system: System, call: Call, given: RequestInput) -> Answer | PreviewOutput:
+    """Erase one scope, and answer when it is shown that nothing of it is left (or served); or only preview it."""
+    order = given.order()
+    if given.dry_run:
+        return await _preview(system, order)
+    if order.plan_hash is not None:
+        await erasure.preview(system, order)  # what has changed already is refused before anything is written
     role = call.actor.role.name.lower()
-    opened = await erasure.open_erasure(system, scope, actor=call.actor.id, role=role)
+    opened = await erasure.open_erasure(system, order, actor=call.actor.id, role=role)
     return await _run(system, call, opened)
 
 
@@ -76,30 +74,40 @@ async def _run(system: System, call: Call, opened: Request) -> Answer:
     return await _answer(system, await saga.run(), saga.receipts)
 
 
+class Stays(Output):
+    """What stays in a collection and why; without a count where it holds no records of subjects."""
+
+    collection: str
+    count: int | None
+    why: str
+
+
 class PreviewOutput(Output):
     """What an erasure would do: what goes (in scope, and derived from it), effects on others, what stays and why."""
 
     org: str
-    users: int
+    scope_type: str
+    subjects: int
+    purge: bool
     plan_hash: str
     found: bool
     goes: dict[str, dict[str, int]]
     effects: dict[str, int]
-    stays: dict[str, str]
+    stays: list[Stays]
 
 
-async def preview(system: System, _call: Call, given: RequestInput) -> PreviewOutput:
-    """Say what an erasure would do, and do nothing."""
-    scope = Scope.of_users(given.org, given.user_ids)
-    found = await erasure.preview(system, scope, purge=given.purge)
+async def _preview(system: System, order: Order) -> PreviewOutput:
+    found = await erasure.preview(system, order)
     return PreviewOutput(
-        org=given.org,
-        users=len(given.user_ids),
+        org=order.scope.org,
+        scope_type=order.scope_type,
+        subjects=len(order.scope.targets),
+        purge=order.purge,
         plan_hash=found.plan_hash,
         found=found.found,
         goes=found.goes,
         effects=found.effects,
-        stays=found.stays,
+        stays=[Stays(collection=item.collection, count=item.count, why=item.why) for item in found.stays],
     )
 
 
@@ -112,7 +120,8 @@ class OneInput(Input):
 
 async def status(system: System, _call: Call, given: OneInput) -> Answer:
     """Say how an erasure stands."""
-    found = await system.authority.read(lambda tx: erasure.find_request(tx, given.org, given.request_id))
+    now = system.clock.now()
+    found = await system.authority.read(lambda tx: erasure.find_request(tx, given.org, given.request_id, now))
     return await _answer(system, found)
 
 
@@ -123,11 +132,64 @@ async def resume(system: System, call: Call, given: OneInput) -> Answer:
     return await _run(system, call, taken)
 
 
+class DueOutput(Output):
+    """The erasures whose restore window had ended, as they stand now."""
+
+    erasures: list[Answer]
+
+
+async def resume_due(system: System, call: Call, _given: NoInput) -> DueOutput:
+    """Purge what was hidden and not restored in time, in every org; each gets a second receipt."""
+    ended = await erasure.purge_due(system, role=call.actor.role.name.lower(), progress=call.progress)
+    return DueOutput(erasures=[await _answer(system, request) for request in ended])
+
+
+class RestoreInput(Input):
+    """What to restore of an erasure that hides: everything, or what the keys name and what comes back with it."""
+
+    org: OrgId
+    request_id: RequestId
+    keys: list[Annotated[str, id_of("key")]] = Field(
+        [], description="Ids of records, keys of memories or names of blocks; none for everything."
+    )
+
+
+class RestoreOutput(Output):
+    """What is served again, and what stays hidden."""
+
+    request_id: str
+    restored: dict[str, int] = Field(description="Records that are served again, by collection.")
+    reversals_count: int = Field(description="How many of them were in scope; the others came back with them.")
+    still_hidden: int
+    restore_until: str
+
+
+async def restore(system: System, call: Call, given: RestoreInput) -> RestoreOutput:
+    """Serve what an erasure hid again, within its restore window."""
+    actor = call.actor
+    role = actor.role.name.lower()
+    found = await erasure.restore(system, given.org, given.request_id, given.keys, actor=actor.id, role=role)
+    return RestoreOutput(
+        request_id=found.request.id,
+        restored=found.counts,
+        reversals_count=found.reversals,
+        still_hidden=found.still_hidden,
+        restore_until=to_text(found.request.restore_until or 0),
+    )
+
+
+async def release(system: System, call: Call, given: OneInput) -> Answer:
+    """Lower a fence that stayed up after an erasure stopped short."""
+    role = call.actor.role.name.lower()
+    return await _answer(system, await erasure.release_fence(system, given.org, given.request_id, role=role))
+
+
 class ListInput(Input):
-    """The erasures of an org, or only those of a user."""
+    """The erasures of an org; only those of a user, or of one status."""
 
     org: OrgId
     user_id: UserId | None = None
+    status: Literal["in_progress", "completed", "failed", "abandoned", "blocked"] | None = None
 
 
 class Listed(Output):
@@ -135,11 +197,15 @@ class Listed(Output):
 
     request_id: str
     status: str
+    purge: bool
     scope_type: str
+    urgency: str
     subjects: int
     requested_at: str
     verified_at: str | None
+    restore_until: str | None
     steps_completed_count: int
+    reversals_count: int
     residue_count: int | None
 
 
@@ -151,25 +217,33 @@ class ListOutput(Output):
 
 async def listing(system: System, _call: Call, given: ListInput) -> ListOutput:
     """List the erasures of an org."""
-    found = await system.authority.read(lambda tx: erasure.list_requests(tx, given.org))
+    status, now = None if given.status is None else Status(given.status), system.clock.now()
+    found = await system.authority.read(lambda tx: erasure.list_requests(tx, given.org, now, status))
     if given.user_id is not None:  # by pseudonym, under every key there has been
         theirs = {key.pseudonym(given.org, "user_id", given.user_id) for key in system.keys.pseudonym_keys}
         found = [item for item in found if any(subject.get("user_id") in theirs for subject in item.subjects)]
-    return ListOutput(
-        erasures=[
-            Listed(
-                request_id=item.id,
-                status=item.status,
-                scope_type=item.scope_type,
-                subjects=len(item.subjects),
-                requested_at=to_text(item.requested_at),
-                verified_at=None if item.verified_at is None else to_text(item.verified_at),
-                steps_completed_count=len(item.steps_completed),
-                residue_count=None if item.census is None else sum(item.residue.values()),
-            )
-            for item in found
-        ]
+    return ListOutput(erasures=[_listed(item) for item in found])
+
+
+def _listed(item: Request) -> Listed:
+    return Listed(
+        request_id=item.id,
+        status=item.status,
+        purge=item.purge,
+        scope_type=item.scope_type,
+        urgency=item.urgency,
+        subjects=len(item.subjects),
+        requested_at=to_text(item.requested_at),
+        verified_at=_text(item.verified_at),
+        restore_until=_text(item.restore_until),
+        steps_completed_count=len(item.steps_completed),
+        reversals_count=item.reversals_count,
+        residue_count=None if item.census is None else sum(item.residue.values()),
     )
+
+
+def _text(instant: Instant | None) -> str | None:
+    return None if instant is None else to_text(instant)
 
 
 class CensusOutput(Output):
@@ -197,9 +271,11 @@ class ReceiptsOutput(Output):
 async def receipts(system: System, _call: Call, given: OneInput) -> ReceiptsOutput:
     """Give the receipts of an erasure."""
 
-    def unit(tx: Any) -> list[str]:
-        erasure.find_request(tx, given.org, given.request_id)
-        return receipts_of(tx, given.org, given.request_id)
+    def unit(tx: Tx) -> list[str]:
+        signed = receipts_of(tx, given.org, given.request_id)
+        if not signed:  # receipts outlive the row of their request
+            erasure.find_request(tx, given.org, given.request_id, system.clock.now())
+        return signed
 
     return ReceiptsOutput(request_id=given.request_id, receipts=await system.authority.read(unit))
 
@@ -210,7 +286,7 @@ async def _answer(system: System, found: Request, signed: list[dict[str, Any]] |
         if found.status is Status.COMPLETED:
             bodies = await system.authority.read(lambda tx: receipts_of(tx, found.org, found.id))
             signed = [json.loads(body) for body in bodies]
-    counted = None if found.census is None else erasure.store_census(system.authority.name, found.census)
+    counted = None if found.census is None else erasure.summed(found.census, system.authority.name)
     return Answer(
         request_id=found.id,
         org=found.org,
@@ -223,12 +299,19 @@ async def _answer(system: System, found: Request, signed: list[dict[str, Any]] |
         residue_count=None if counted is None else sum(counted.values()),
         residue=found.residue,
         requested_at=to_text(found.requested_at),
-        verified_at=None if found.verified_at is None else to_text(found.verified_at),
+        verified_at=_text(found.verified_at),
         census=counted,
         purge=found.purge,
+        restore_until=_text(found.restore_until),
         found=found.found,
+        hidden=found.totals(found.hidden),
         removed=found.totals(found.removed),
         effects={name: counts.total() for name, counts in found.effects.items()},
+        reversals_count=found.reversals_count,
+        plan_hash=found.plan_hash,
+        requester=found.requester,
+        urgency=found.urgency,
+        external=found.external,
         deferred=found.deferred,
         receipt=signed if len(found.subjects) > 1 and signed else (signed[0] if signed else None),
     )

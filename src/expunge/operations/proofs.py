@@ -7,7 +7,7 @@ from typing import Any
 from expunge.datamap import COLLECTIONS
 from expunge.errors import KeyMissing, NotOffered
 from expunge.keys import KeyRing, change_key_file
-from expunge.operations.registry import Call, Input, OrgId, Output
+from expunge.operations.registry import Call, Input, NoInput, OrgId, Output
 from expunge.proof import read_ledger
 from expunge.system import System, bind
 
@@ -30,10 +30,6 @@ async def export_ledger(system: System, _call: Call, given: LedgerInput) -> Ledg
     return LedgerOutput(lines=await system.authority.read(lambda tx: read_ledger(tx, given.org, now)))
 
 
-class NoInput(Input):
-    """Nothing."""
-
-
 class DataMapOutput(Output):
     """Every collection with its columns, what an erasure does to it, and how long it is kept."""
 
@@ -52,6 +48,7 @@ def data_map() -> list[dict[str, Any]]:
             "collection": kind.name,
             "purpose": kind.purpose,
             "on_erasure": str(kind.act),
+            "on_erasure_of_a_session": str(kind.session_act) if kind.rule else None,
             "why_kept": kind.keep or None,
             "when_a_source_goes": None if kind.rule is None else str(kind.rule),
             "dated_by": kind.time if kind.rule else None,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from expunge import audit
 from expunge.authority.port import Tx
-from expunge.memory import Batch, PutOutcome, Reading, put_records
+from expunge.memory import Attached, Batch, PutOutcome, Reading, Unit, discard, put_records, store_bodies
+from expunge.memory.bodies import Refs
 from expunge.model.instant import to_text
 from expunge.model.scope import Scope
 from expunge.operations.registry import Call, Input, OrgId, Output, UserId
@@ -23,6 +27,9 @@ class PutInput(Input):
     org: OrgId
     records: Sequence[Any]
     skip_bad: bool = False
+    attachments_from: Path | None = Field(
+        None, description="The folder that the paths of attachments are relative to; they cannot leave it."
+    )
 
 
 class Bad(Output):
@@ -47,28 +54,22 @@ async def put(system: System, call: Call, given: PutInput) -> PutOutput:
     """Write records, all or nothing unless ``skip_bad``."""
     settings = system.settings
     reading = Reading(given.org, system.clock.now(), settings.max_value_bytes)
-    batch = Batch(given.records, reading)
+    attached = None
+    if given.attachments_from is not None:
+        attached = Attached(given.attachments_from, settings.max_attachment_bytes)
+    batch = await asyncio.to_thread(Batch, given.records, reading, attached)
+    if not given.skip_bad:
+        batch.refuse_bad()
     call.progress("check", len(batch.records), len(batch.records))
-
-    def unit(tx: Tx) -> PutOutcome:
-        system.check_keys(tx)
-        outcome = put_records(tx, batch, keys=system.keys, as_of=call.as_of, skip_bad=given.skip_bad)
-        for org, count in outcome.by_org.items():
-            audit.record(
-                tx,
-                audit.Entry(
-                    org=org,
-                    at=reading.now,
-                    actor=call.actor.id,
-                    role=call.actor.role.name.lower(),
-                    operation="records.put",
-                    outcome="done",
-                    detail={"loaded": count},
-                ),
-            )
-        return outcome
-
-    outcome = await system.authority.run(unit)
+    refs = await store_bodies(system, batch, attached, call.as_of)
+    try:
+        outcome = await system.authority.run(
+            partial(_write, system=system, call=call, batch=batch, refs=refs, given=given)
+        )
+    except BaseException:
+        await discard(system, refs.values())
+        raise
+    await discard(system, set(refs.values()) - outcome.named)
     call.progress("write", outcome.loaded.total(), outcome.loaded.total())
     return PutOutput(
         loaded=outcome.loaded.total(),
@@ -77,6 +78,25 @@ async def put(system: System, call: Call, given: PutInput) -> PutOutput:
         collections=dict(outcome.loaded),
         bad=[Bad(line=item.line, field=item.field, reason=item.reason) for item in outcome.bad],
     )
+
+
+def _write(tx: Tx, *, system: System, call: Call, batch: Batch, refs: Refs, given: PutInput) -> PutOutcome:
+    system.check_keys(tx)
+    outcome = put_records(tx, batch, Unit(system.keys, call.as_of, refs), skip_bad=given.skip_bad)
+    for org, count in outcome.by_org.items():
+        audit.record(
+            tx,
+            audit.Entry(
+                org=org,
+                at=system.clock.now(),
+                actor=call.actor.id,
+                role=call.actor.role.name.lower(),
+                operation="records.put",
+                outcome="done",
+                detail={"loaded": count},
+            ),
+        )
+    return outcome
 
 
 class ProfileInput(Input):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import UnionType
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -28,13 +29,14 @@ class Role(IntEnum):
     OPERATOR = 5
 
 
-def _id_of(what: str) -> BeforeValidator:
+def id_of(what: str) -> BeforeValidator:
+    """The check of an id (law 12), as part of a type."""
     return BeforeValidator(lambda value: check_id(value, what))
 
 
-OrgId = Annotated[str, _id_of("org")]
-UserId = Annotated[str, _id_of("user_id")]
-RequestId = Annotated[str, _id_of("request_id")]
+OrgId = Annotated[str, id_of("org")]
+UserId = Annotated[str, id_of("user_id")]
+RequestId = Annotated[str, id_of("request_id")]
 """Ids under law 12: checked before anything else, so that every surface answers a bad one with INVALID_ID."""
 
 
@@ -42,6 +44,10 @@ class Input(BaseModel):
     """The input of an operation: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class NoInput(Input):
+    """Nothing."""
 
 
 class Output(BaseModel):
@@ -78,7 +84,7 @@ class Operation:
     role: Role
     summary: str
     input: type[Input]
-    output: type[Output]
+    output: type[Output] | UnionType
     handler: Handler
     read_only: bool = False
     destructive: bool = False

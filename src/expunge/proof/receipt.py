@@ -17,12 +17,13 @@ NOT_COVERED = (
     "memory of clients and of processes that have read the data",
     "what the records of others say about the subject, unless they name its records as sources",
 )
+EXTERNAL_LEFT_OUT = "external systems, which were left out on request"
 """What no receipt of this authority covers (design 4, "not promised, and said")."""
 
 FIELDS = frozenset(
     {
         "version", "request_id", "batch_id", "org", "scope", "purge", "restore_until", "plan_hash",
-        "requested_at", "verified_at", "removed", "effects", "census", "deferred", "unfenced",
+        "requested_at", "verified_at", "hidden", "reversals", "removed", "effects", "census", "deferred", "unfenced",
         "not_configured", "not_covered", "previous", "key_id", "signature",
     }
 )  # fmt: skip
@@ -40,10 +41,13 @@ class Occasion:
     pseudonym_key_id: str
     before: Instant | None
     purge: bool
+    restore_until: Instant | None
     plan_hash: str
     requested_at: Instant
     verified_at: Instant
     deferred: list[dict[str, str]] = field(default_factory=list)
+    unfenced: list[str] = field(default_factory=list)
+    external: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class Subject:
 
     scope_type: str
     pseudonyms: dict[str, str]
+    hidden: dict[str, int]
+    reversals: int
     removed: dict[str, int]
     effects: dict[str, int]
     census: dict[str, int]
@@ -66,19 +72,25 @@ def said_by(occasion: Occasion, subjects: Iterable[Subject]) -> Iterator[dict[st
         "batch_id": occasion.batch_id,
         "org": occasion.org,
         "purge": occasion.purge,
-        "restore_until": None,
+        "restore_until": None if occasion.restore_until is None else to_text(occasion.restore_until),
         "plan_hash": occasion.plan_hash,
         "requested_at": to_text(occasion.requested_at),
         "verified_at": to_text(occasion.verified_at),
         "deferred": occasion.deferred,
-        "unfenced": [],
+        "unfenced": occasion.unfenced,
         "not_configured": [],
-        "not_covered": list(NOT_COVERED),
+        "not_covered": [*NOT_COVERED, *(() if occasion.external else (EXTERNAL_LEFT_OUT,))],
     }
     for subject in subjects:
         scope = {"type": subject.scope_type, "pseudonyms": subject.pseudonyms, "key_id": occasion.pseudonym_key_id}
-        counts = {"removed": subject.removed, "effects": subject.effects, "census": subject.census}
-        yield shared | counts | {"scope": scope | dated}
+        yield shared | {
+            "scope": scope | dated,
+            "hidden": subject.hidden,
+            "reversals": subject.reversals,
+            "removed": subject.removed,
+            "effects": subject.effects,
+            "census": subject.census,
+        }
 
 
 def sign(said: dict[str, Any], previous: str | None, key: SigningKey) -> tuple[dict[str, Any], bytes]:

@@ -81,7 +81,10 @@ def _is_receipt(value: Any) -> bool:
 
 
 def _bytes(receipt: dict[str, Any]) -> Check:
-    """Not a failure: the rows are gone. But whoever reads the receipt has to see it."""
+    """Not a failure: the rows are gone, or hidden as was asked. But whoever reads the receipt has to see it."""
+    if not receipt["purge"]:
+        until = receipt["restore_until"]
+        return _passed("bytes", f"HIDDEN, NOT GONE: the records are kept and can be restored until {until}")
     if receipt["deferred"]:
         return _passed("bytes", "DEFERRED: some removed bytes were not reclaimed yet when this was signed")
     return _passed("bytes", "what was removed had been reclaimed when this was signed")
@@ -103,13 +106,15 @@ def _signature(receipt: dict[str, Any], key: Ed25519PublicKey) -> Check:
 
 
 def _count(receipt: dict[str, Any]) -> Check:
-    census = receipt["census"]
-    removed = receipt["removed"]
-    if not isinstance(census, dict) or not isinstance(removed, dict) or not census or any(census.values()):
+    census, removed, hidden = (receipt[name] for name in ("census", "removed", "hidden"))
+    if not all(isinstance(counts, dict) for counts in (census, removed, hidden)) or not census or any(census.values()):
         return _failed("census", "the receipt does not say that nothing is left")
-    if not removed.keys() <= {name.rpartition(".")[2] for name in census}:
-        return _failed("census", "something was removed from a collection that was not counted")
-    return _passed("census", f"{len(census)} collections were counted, 0 records are left")
+    if not {*removed, *hidden} <= {*census, *(name.rpartition(".")[2] for name in census)}:
+        return _failed("census", "something went from a collection that was not counted")
+    if any((hidden if receipt["purge"] else removed).values()):
+        return _failed("census", "the receipt does not say whether its records are hidden or gone")
+    left = "0 records are left" if receipt["purge"] else f"{sum(hidden.values())} are hidden, 0 are served"
+    return _passed("census", f"{len(census)} collections were counted, {left}")
 
 
 def _chain(data: bytes, receipt: dict[str, Any], pinned: Mapping[str, Ed25519PublicKey], ledger: bytes) -> Check:

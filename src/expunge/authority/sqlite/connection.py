@@ -94,6 +94,12 @@ def _pragmas(place: Place, *, query_only: bool) -> Iterator[tuple[str, int | str
         yield ("query_only", 1)
 
 
+def read_back(connection: apsw.Connection, place: Place, *, query_only: bool) -> Iterator[tuple[str, str, str]]:
+    """Each pragma with the value that it has to have, and the one that it has."""
+    for name, value in _pragmas(place, query_only=query_only):
+        yield name, str(value), str(connection.pragma(name))
+
+
 def _set(connection: apsw.Connection, name: str, value: int | str, place: Place) -> None:
     connection.execute(f"PRAGMA {name} = {value}").fetchall()
     found = connection.pragma(name)

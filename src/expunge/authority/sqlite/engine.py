@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import apsw
 
-from expunge.authority.port import Reclaimed, Unit
-from expunge.authority.sqlite.connection import faults, open_connection
+from expunge.authority.port import Examined, Reclaimed, Setting, Unit
+from expunge.authority.sqlite.connection import faults, open_connection, read_back
 from expunge.authority.sqlite.migrate import migrate
 from expunge.authority.sqlite.place import Place
 from expunge.authority.sqlite.transaction import SqliteTx
@@ -85,6 +85,10 @@ class SqliteAuthority:
     async def reclaim(self) -> Reclaimed:
         """Empty the WAL into the file; ``deferred`` when somebody still reads what was removed."""
         return await self._hop(self._writing, self._truncate)
+
+    async def examine(self) -> Examined:
+        """Look at the connection that writes, and at the files."""
+        return await self._hop(self._writing, self._examine)
 
     async def close(self) -> None:
         """Wait for what runs and close the connections; the last one out empties the WAL, if there is room."""
@@ -181,6 +185,19 @@ class SqliteAuthority:
                     raise
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (spreads waiters; not a secret)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _examine(self) -> Examined:
+        with faults(self.place):
+            schema = str(self._writer.pragma("user_version"))
+            pragmas = [Setting(*item) for item in read_back(self._writer, self.place, query_only=False)]
+        files = [file for file in self.place.files() if file.exists()]
+        wal = self.place.files()[1] if self.place.path else None
+        return Examined(
+            versions={"sqlite": apsw.sqlite_lib_version(), "apsw": apsw.apsw_version(), "schema": schema},
+            settings=pragmas,
+            files=files,
+            waiting_bytes=wal.stat().st_size if wal is not None and wal.exists() else 0,
+        )
 
     def _truncate(self) -> Reclaimed:
         if self.place.path is None:

@@ -47,6 +47,10 @@ class Place:
         except OSError:
             return False
 
+    def files(self) -> list[Path]:
+        """The database file, its WAL and its shared memory, whether or not they are there; none for memory."""
+        return [] if self.path is None else [self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm")]
+
     @property
     def shown(self) -> str:
         """The place as messages name it."""

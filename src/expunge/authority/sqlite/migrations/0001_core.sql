@@ -1,8 +1,8 @@
 -- Schema 1. Every table and column is declared in the data map; the schema test compares the two (law 3).
 -- Times are microseconds since 1970 UTC. '-' in an identity column means nobody. `seq` is the org's erasure
 -- counter as it stood when the unit of work that wrote the row began. `marked` is 1 while an erasure is about
--- to remove the row: nothing serves it, and nothing may be derived from it. A `rid` is never used again
--- (AUTOINCREMENT): marks name rows by it, and may outlive them.
+-- to remove the row, or keeps it hidden: nothing serves it, and nothing may be derived from it. A `rid` is never used again
+-- (AUTOINCREMENT): marks name rows by it, and may outlive them. Only the index by user holds the rows of nobody, too.
 
 CREATE TABLE orgs (
     org           TEXT PRIMARY KEY,
@@ -32,6 +32,9 @@ CREATE TABLE sessions (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX sessions_user ON sessions (org, user_id, seq);
+CREATE INDEX sessions_namespace ON sessions (org, namespace, seq) WHERE namespace <> '-';
+CREATE INDEX sessions_agent ON sessions (org, agent, seq) WHERE agent <> '-';
+CREATE INDEX sessions_session ON sessions (org, session_id, seq) WHERE session_id <> '-';
 
 CREATE TABLE episodes (
     rid         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -52,6 +55,9 @@ CREATE TABLE episodes (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX episodes_user ON episodes (org, user_id, seq);
+CREATE INDEX episodes_namespace ON episodes (org, namespace, seq) WHERE namespace <> '-';
+CREATE INDEX episodes_agent ON episodes (org, agent, seq) WHERE agent <> '-';
+CREATE INDEX episodes_session ON episodes (org, session_id, seq) WHERE session_id <> '-';
 
 CREATE TABLE events (
     rid         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -72,7 +78,37 @@ CREATE TABLE events (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX events_user ON events (org, user_id, seq);
+CREATE INDEX events_namespace ON events (org, namespace, seq) WHERE namespace <> '-';
+CREATE INDEX events_agent ON events (org, agent, seq) WHERE agent <> '-';
+CREATE INDEX events_session ON events (org, session_id, seq) WHERE session_id <> '-';
 CREATE INDEX events_episode ON events (org, episode);
+
+CREATE TABLE attachments (
+    rid         INTEGER PRIMARY KEY AUTOINCREMENT,
+    org         TEXT NOT NULL,
+    id          TEXT NOT NULL,
+    namespace   TEXT NOT NULL,
+    agent       TEXT NOT NULL,
+    user_id     TEXT NOT NULL,
+    session_id  TEXT NOT NULL,
+    created_at  INTEGER NOT NULL,
+    recorded_at INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,
+    seq         INTEGER NOT NULL,
+    marked      INTEGER NOT NULL DEFAULT 0,
+    episode     TEXT NOT NULL,
+    path        TEXT NOT NULL,
+    bytes       INTEGER NOT NULL,
+    sha256      TEXT NOT NULL,
+    ref         TEXT NOT NULL,
+    UNIQUE (org, id)
+) STRICT;
+CREATE INDEX attachments_user ON attachments (org, user_id, seq);
+CREATE INDEX attachments_namespace ON attachments (org, namespace, seq) WHERE namespace <> '-';
+CREATE INDEX attachments_agent ON attachments (org, agent, seq) WHERE agent <> '-';
+CREATE INDEX attachments_session ON attachments (org, session_id, seq) WHERE session_id <> '-';
+CREATE INDEX attachments_episode ON attachments (org, episode);
+CREATE INDEX attachments_ref ON attachments (ref);
 
 CREATE TABLE memories (
     rid         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -94,6 +130,9 @@ CREATE TABLE memories (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX memories_user ON memories (org, user_id, seq);
+CREATE INDEX memories_namespace ON memories (org, namespace, seq) WHERE namespace <> '-';
+CREATE INDEX memories_agent ON memories (org, agent, seq) WHERE agent <> '-';
+CREATE INDEX memories_session ON memories (org, session_id, seq) WHERE session_id <> '-';
 CREATE UNIQUE INDEX memories_key ON memories (org, namespace, user_id, agent, session_id, key, version);
 
 CREATE TABLE facts (
@@ -117,6 +156,9 @@ CREATE TABLE facts (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX facts_user ON facts (org, user_id, seq);
+CREATE INDEX facts_namespace ON facts (org, namespace, seq) WHERE namespace <> '-';
+CREATE INDEX facts_agent ON facts (org, agent, seq) WHERE agent <> '-';
+CREATE INDEX facts_session ON facts (org, session_id, seq) WHERE session_id <> '-';
 
 CREATE TABLE blocks (
     rid         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -137,6 +179,9 @@ CREATE TABLE blocks (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX blocks_user ON blocks (org, user_id, seq);
+CREATE INDEX blocks_namespace ON blocks (org, namespace, seq) WHERE namespace <> '-';
+CREATE INDEX blocks_agent ON blocks (org, agent, seq) WHERE agent <> '-';
+CREATE INDEX blocks_session ON blocks (org, session_id, seq) WHERE session_id <> '-';
 CREATE UNIQUE INDEX blocks_name ON blocks (org, namespace, user_id, agent, session_id, name, version);
 
 -- The id stands before the org in both keys: led by the org, the planner takes a search by it alone for as good.
@@ -163,12 +208,18 @@ CREATE TABLE requests (
     subjects        TEXT NOT NULL,
     key_id          TEXT NOT NULL,
     actor           TEXT NOT NULL,
+    requester       TEXT,
+    urgency         TEXT NOT NULL CHECK (urgency IN ('normal', 'urgent')),
+    external        INTEGER NOT NULL,
+    bound_plan      TEXT,
+    exact           INTEGER NOT NULL,
     purge           INTEGER NOT NULL,
     status          TEXT NOT NULL,
     attempt         INTEGER NOT NULL,
     current_step    TEXT,
     steps_completed TEXT NOT NULL,
     plan_hash       TEXT,
+    restore_until   INTEGER,
     fence_seq       INTEGER,
     lowered_seq     INTEGER,
     requested_at    INTEGER NOT NULL,
@@ -176,12 +227,17 @@ CREATE TABLE requests (
     verified_at     INTEGER,
     failure_reason  TEXT,
     found           INTEGER,
+    hidden          TEXT NOT NULL,
+    reversals       TEXT NOT NULL,
     removed         TEXT NOT NULL,
     effects         TEXT NOT NULL,
     deferred        TEXT NOT NULL,
     census          TEXT
 ) STRICT;
 CREATE INDEX requests_org ON requests (org, rid);
+CREATE INDEX requests_hiding ON requests (org) WHERE purge = 0 AND status = 'completed';
+CREATE INDEX requests_due ON requests (restore_until) WHERE purge = 0 AND status = 'completed';
+CREATE INDEX requests_age ON requests (requested_at);
 CREATE INDEX requests_clear ON requests (org) WHERE scope IS NOT NULL;
 
 -- One row per target of a request. The parts are pseudonyms; '' matches everything. The row stays for ever,
@@ -203,7 +259,8 @@ CREATE TABLE fences (
 ) STRICT;
 CREATE INDEX fences_match ON fences (org, user_pn, namespace_pn, session_pn, agent_pn);
 
--- What a running erasure is about to remove: direct = 1 for a record in scope, 0 for one derived from it.
+-- What an erasure that runs is about to remove, or one in its restore window has hidden: direct = 1 for a record in
+-- scope, 0 for one derived from it. `ref` is where the body of a record lies that has one outside the database.
 CREATE TABLE marks (
     request    INTEGER NOT NULL,
     org        TEXT NOT NULL,
@@ -212,6 +269,7 @@ CREATE TABLE marks (
     rid        INTEGER NOT NULL,
     position   INTEGER NOT NULL,
     direct     INTEGER NOT NULL,
+    ref        TEXT,
     PRIMARY KEY (request, collection, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX marks_record ON marks (id, org);
