@@ -20,7 +20,8 @@ from expunge.erasure import statements as saga_statements
 from expunge.model.instant import ManualClock
 from tests.support import dump, episode, event, fact, ids, memory, one_of_each
 
-NAMES = [kind.name for kind in RECORDS]
+NAMES = [kind.name for kind in RECORDS if kind.body_in is None]
+"""Attachments are removed with their bodies, and are mutated in test_census_scopes.py."""
 
 
 def no_op(text: str) -> str:
@@ -219,7 +220,7 @@ async def test_counting_again_finds_a_subject_by_each_collection(filled: Expunge
     again = await filled.call("erasure.census", request_id=answer.request_id)
     assert {key for key, count in again.census.items() if count} == {f"authority.{name}"}
     for part, text in LIVE_SUBJECTS.items():
-        assert set(re.findall(r"FROM (\w+)", text)) == set(NAMES), part
+        assert set(re.findall(r"FROM (\w+)", text)) == {kind.name for kind in RECORDS}, part
         assert set(re.findall(r"SELECT (\w+)", text)) == {part}
 
 

@@ -66,8 +66,9 @@ def test_the_main_job(loaded: Shell) -> None:
     answer = loaded.json("erase", "--user", "ann", "--purge", "--yes")
     assert list(answer) == [
         "request_id", "org", "scope_type", "status", "current_step", "steps_completed", "attempts", "failure_reason",
-        "residue_count", "residue", "requested_at", "verified_at", "census", "purge", "found", "removed", "effects",
-        "deferred", "receipt",
+        "residue_count", "residue", "requested_at", "verified_at", "census", "purge", "restore_until", "found",
+        "hidden", "removed", "effects", "reversals_count", "plan_hash", "requester", "urgency", "external", "deferred",
+        "receipt",
     ]  # fmt: skip
     request_id = answer["request_id"]
     assert loaded.json("profile", "ann")["found"] is False
@@ -193,7 +194,11 @@ BAD = [
     (("profile", "ann", "--org", " "), 2, "INVALID_ID"),
     (("erase", "--purge", "--yes"), 2, "INVALID_SCOPE"),
     (("erase", "--user", "ann", "--user", "ann", "--purge", "--yes"), 2, "INVALID_SCOPE"),
-    (("erase", "--user", "ann", "--yes"), 3, "NOT_OFFERED"),
+    (("erase", "--user", "ann", "--whole-org", "--purge", "--yes"), 2, "INVALID_SCOPE"),
+    (("erase", "--user", "ann", "--before", "2026-01-01", "--yes"), 2, "INVALID_INSTANT"),
+    (("resume",), 2, "INVALID_INPUT"),
+    (("restore", "er-none"), 2, "UNKNOWN_REQUEST"),
+    (("release", "er-none"), 2, "UNKNOWN_REQUEST"),
     (("erase", "--users-from", "nowhere", "--purge", "--yes"), 2, "INVALID_INPUT"),
     (("erasure", "er-none"), 2, "UNKNOWN_REQUEST"),
     (("resume", "er-none"), 2, "UNKNOWN_REQUEST"),

@@ -20,7 +20,6 @@ from expunge.errors import (
     InputError,
     InvalidRecords,
     InvalidScope,
-    NotOffered,
     UnknownRequest,
 )
 from expunge.model.instant import ManualClock
@@ -148,7 +147,7 @@ async def test_batches_change_nothing(tmp_path: Any, batch_rows: int) -> None:
         kept = {record["id"] for n in (3, 4, 5) for record in one_of_each(f"user{n}", f"p{n}")} | {"kept"}
         assert ids(await dump(expunge)) == kept
         assert answer.removed == {
-            "sessions": 3, "episodes": 13, "events": 3, "memories": 10, "facts": 3, "blocks": 3, "lineage": 18,
+            "sessions": 3, "episodes": 13, "events": 3, "attachments": 0, "memories": 10, "facts": 3, "blocks": 3, "lineage": 18,
         }  # fmt: skip
         assert answer.effects == {"derived": 10, "detached": 1, "revived": 0}
         assert len(answer.receipts) == 3
@@ -324,12 +323,6 @@ async def test_five_hundred_users_get_a_receipt_each(in_memory: Expunge) -> None
     assert (answer.status, answer.removed["episodes"], len(answer.receipts)) == ("completed", 500, 500)
     assert {receipt["removed"]["episodes"] for receipt in answer.receipts} == {1}
     assert ids(await dump(in_memory)) == {"stays"}
-
-
-async def test_hiding_is_not_offered_yet(expunge: Expunge) -> None:
-    """Law 16: what is not there is refused, not done halfway."""
-    with pytest.raises(NotOffered):
-        await expunge.erase("ann", purge=False)
 
 
 async def test_each_call_has_a_role(expunge: Expunge, clock: ManualClock) -> None:

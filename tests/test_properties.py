@@ -90,6 +90,8 @@ TIME = {"episodes": "created_at", "facts": "created_at", "memories": "created_at
 def in_scope(record: dict[str, Any], scope: Scope) -> bool:
     """The scope's meaning, said once more in plain Python."""
     session = record["id"] if record["collection"] == "sessions" else record.get("session_id")
+    if scope.session_id is not None and record["collection"] in {"facts", "blocks"}:
+        return False  # they outlive a session, and go with what was said in it by lineage alone
     return (
         (not scope.user_ids or record.get("user_id") in scope.user_ids)
         and (not scope.namespaces or record.get("namespace") in scope.namespaces)

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from expunge import errors
 from expunge.cli.app import app
@@ -127,8 +127,13 @@ def operations_page() -> str:
             "",
             f"{operation.summary} Role: `{operation.role.name.lower()}`; {nature}.",
         ]
-        lines += ["", f"Input: {_fields(operation.input)}", "", f"Answer: {_fields(operation.output)}"]
+        answers = " Or: ".join(_fields(model) for model in _models(operation.output))
+        lines += ["", f"Input: {_fields(operation.input)}", "", f"Answer: {answers}"]
     return "\n".join(lines)
+
+
+def _models(output: Any) -> tuple[Any, ...]:
+    return get_args(output) or (output,)
 
 
 def _fields(model: Any) -> str:

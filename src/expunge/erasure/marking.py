@@ -162,7 +162,8 @@ class Marking:
         values = {"org": self._scope.org, "request": self._request}
         for kind in RECORDS:
             if kind.versioned_by and any(counts[kind.name].values()):
-                revived.update(dict(self._tx.rows(count_revived(kind), **values)))
+                statement = count_revived(kind, self._selector)
+                revived.update(dict(self._tx.rows(statement, targets=self._targets(), **values)))
         detached: Counter[int] = Counter(dict(self._tx.rows(DETACHED, **values)))
         return Outcome(counts, tally, no_effects() | {"derived": derived, "detached": detached, "revived": revived})
 

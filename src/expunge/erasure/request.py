@@ -54,7 +54,8 @@ Counts = list[dict[str, int]]
 _COLUMNS = (
     "rid, id, org, scope_type, scope, before, subjects, key_id, actor, requester, urgency, external, bound_plan, "
     "exact, purge, status, attempt, current_step, steps_completed, plan_hash, restore_until, fence_seq, lowered_seq, "
-    "requested_at, updated_at, verified_at, failure_reason, found, hidden, reversals, removed, effects, deferred, census"
+    "requested_at, updated_at, verified_at, failure_reason, found, hidden, reversals, removed, effects, deferred, "
+    "census"
 )
 _NAMES = _COLUMNS.replace(" ", "").split(",")
 _FIXED = frozenset(
@@ -195,9 +196,9 @@ class Request:
         )
 
     def done(self, step: Step) -> None:
-        """Note a step as finished."""
+        """Note a step as finished; those that are stand in their order, whichever path was taken."""
         if step not in self.steps_completed:
-            self.steps_completed.append(step)
+            self.steps_completed = [one for one in Step if one is step or one in self.steps_completed]
 
     def totals(self, tally: Tally) -> dict[str, int]:
         """A tally summed over the subjects, with a zero for every collection that has none."""

@@ -149,6 +149,7 @@ class Saga:
             purge_marked(tx, request, page)
         self._bind(request, {name: count.total() for name, count in request.removed.items()}, marking)
         request.found = any(count.total() for count in request.removed.values())
+        request.done(Step.STORES)  # before this commit they were asked, and held nothing
         request.done(Step.PURGE)
 
     def _bind(self, request: Request, totals: Mapping[str, int], marking: Marking) -> None:
@@ -257,7 +258,7 @@ class Saga:
 
         def work(_tx: Tx, request: Request) -> None:
             request.current_step = Step.STORES
-            for name, counts in went.items():
+            for name, counts in ((name, counts) for name, counts in went.items() if counts):
                 request.removed[name] = request.removed.get(name, Counter()) + counts
             request.deferred = deferred
             request.done(Step.STORES)

@@ -149,22 +149,39 @@ def find_children(collection: Collection, column: str) -> Statement:
 
 
 @lru_cache
-def count_revived(collection: Collection) -> Statement:
-    """Rows ``(position, count)``: marked versions that were current and leave an older one behind them."""
+def count_revived(collection: Collection, selector: Selector) -> Statement:
+    """Rows ``(position, count)``: marked versions that were current and leave an older one behind them.
+
+    What is in scope goes, too, although an erasure in one commit marks of it only what has edges.
+    """
     same = " AND ".join(
-        f"s.{column} = r.{column}"
+        f"r.{column} = v.{column}"
         for column in ("org", "namespace", "user_id", "agent", "session_id", collection.versioned_by)
     )
+    outside = f" AND NOT ({selector.within(collection)})" if collection in selector.reached else ""
     return Statement(
         f"{collection.name}.count_revived",
         f"""SELECT m.position, count(*) FROM marks m
-        CROSS JOIN {collection.name} r ON r.org = :org AND r.id = m.id
+        CROSS JOIN {collection.name} v ON v.org = :org AND v.id = m.id
         WHERE m.request = :request AND m.collection = '{collection.name}'
-        AND EXISTS (SELECT 1 FROM {collection.name} s WHERE {same} AND s.marked = 0 AND NOT EXISTS (
-            SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = '{collection.name}' AND d.id = s.id))
-        AND NOT EXISTS (SELECT 1 FROM {collection.name} s WHERE {same}
-                        AND (s.updated_at, s.version) > (r.updated_at, r.version))
+        AND EXISTS (SELECT 1 FROM {collection.name} r WHERE {same} AND r.marked = 0{outside} AND NOT EXISTS (
+            SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = '{collection.name}' AND d.id = r.id))
+        AND NOT EXISTS (SELECT 1 FROM {collection.name} r WHERE {same}
+                        AND (r.updated_at, r.version) > (v.updated_at, v.version))
         GROUP BY m.position""",
+    )
+
+
+@lru_cache
+def count_held(collection: Collection, selector: Selector) -> Statement:
+    """One row ``(derived, outside)``: how many records are marked as derived and held, and not in scope themselves."""
+    outside = f"NOT ({selector.within(collection)})" if collection in selector.reached else "1"
+    return Statement(
+        f"{collection.name}.count_held",
+        f"""SELECT count(*), coalesce(sum({outside}), 0) FROM marks m
+        CROSS JOIN {collection.name} r ON r.rid = m.rid
+        WHERE m.request = :request AND m.collection = '{collection.name}' AND m.direct = 0
+        AND NOT {not_held(collection.name)}""",
     )
 
 

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from expunge.erasure import Order, Urgency
 from expunge.errors import InputError, InvalidScope
+from expunge.model.ids import check_id
 from expunge.model.instant import Instant, from_datetime, parse_instant
 from expunge.model.scope import Scope
 from expunge.operations.registry import Input, OrgId
@@ -141,9 +142,13 @@ def scope_words(
     """A conjunction in the words of ``erasure.request``.
 
     Raises:
+        InvalidId: a user or a namespace that is none.
         InvalidScope: nothing is named and it is not the whole org, or the whole org and something else; two lists.
 
     """
+    for what, values in (("user_id", user_ids), ("namespace", namespaces)):
+        for value in values:
+            check_id(value, what)
     named = [*(["user"] * bool(user_ids)), *(["namespace"] * bool(namespaces))]
     named += [word for word, value in (("session", session_id), ("agent", agent)) if value is not None]
     if whole_org == bool(named):

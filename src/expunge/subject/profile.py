@@ -42,7 +42,8 @@ def read_profile(tx: Tx, scope: Scope) -> Profile:
     made: Counter[str] = Counter()
     seen: dict[str, Instant] = {}
     namespaces: set[str] = set()
-    for kind in RECORDS:
+    profile.counts = {kind.name: 0 for kind in RECORDS}
+    for kind in selector.reached:
         count, first, last = tx.rows(_extent(kind, selector), **values)[0]
         profile.counts[kind.name] = count
         if not count:
@@ -59,7 +60,8 @@ def read_profile(tx: Tx, scope: Scope) -> Profile:
     profile.session_count = len(seen)
     profile.sessions = sorted(seen, key=lambda session: (-seen[session], session))[:SHOWN_SESSIONS]
     facts = _newest_facts(collection("facts"), selector)
-    profile.facts = [tuple(row) for row in tx.rows(facts, size=SHOWN_FACTS, **values)]
+    if profile.counts["facts"]:
+        profile.facts = [tuple(row) for row in tx.rows(facts, size=SHOWN_FACTS, **values)]
     return profile
 
 
