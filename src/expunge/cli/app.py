@@ -202,6 +202,7 @@ def erase(
                 show.preview(preview, to_stderr=not dry_run)
             if dry_run or not _confirmed(target, preview):
                 return None
+            words["plan_hash"] = words["plan_hash"] or preview.plan_hash  # what was agreed to, and nothing else
         with bars(quiet=target.json) as report:
             answer: Answer = await expunge.call("erasure.request", progress=report, **words)
             return answer

@@ -109,9 +109,9 @@ def answer(found: Answer) -> None:
     if found.census is not None:
         census = {_short(name): count for name, count in found.census.items()}
         if found.purge:
-            print_counts("", {"removed": found.removed, "left": census})
+            print_counts("", {"removed": dict.fromkeys(census, 0) | found.removed, "left": census})
         else:
-            print_counts("", {"hidden": found.hidden, "served": census})
+            print_counts("", {"hidden": dict.fromkeys(census, 0) | found.hidden, "served": census})
     if found.effects and found.found:
         console.print(effects(found.effects))
     for item in found.deferred:

@@ -18,6 +18,8 @@ from expunge.system import System
 OPERATION = "erasure.request"
 _REOPENED = (Step.MARK, Step.STORES, Step.PURGE, Step.CENSUS)
 """The steps that own residue: a resume after a failed census does them again."""
+_REOPENED_BY_MARKS = (Step.STORES, Step.PURGE, Step.CENSUS)
+"""The same where the clear scope is forgotten: at the end of a restore window all is found by its mark."""
 
 
 async def open_erasure(system: System, order: Order, *, actor: str, role: str) -> Request:
@@ -169,7 +171,8 @@ def _take_over(request: Request, max_attempts: int) -> str:
         request.status = Status.ABANDONED
         return "abandoned"
     if request.status is Status.FAILED:
-        request.steps_completed = [step for step in request.steps_completed if step not in _REOPENED]
+        again = _REOPENED if request.scope is not None else _REOPENED_BY_MARKS
+        request.steps_completed = [step for step in request.steps_completed if step not in again]
     request.status, request.attempt, request.failure_reason = Status.IN_PROGRESS, request.attempt + 1, None
     return "resumed"
 

@@ -20,15 +20,19 @@ from expunge.system import System
 T = TypeVar("T")
 
 _REFS_A_CALL = 500
+_AFTER_ALL = 1 << 62
 
 
 def asked_of(system: System, request: Request) -> Asked:
-    """What the stores are asked for on account of a request."""
+    """What the stores are asked for on account of a request.
+
+    While its fence is up no unit can write into the scope, so a body there is of one that was refused, or will be.
+    """
     if request.scope is None:
         labels = tuple({part: frozenset({label}) for part, label in subject.items()} for subject in request.subjects)
     else:
         labels = tuple(system.keys.labels(target) for target in request.scope.targets)
-    return Asked(request.org, labels, request.scope, request.before, request.fence_seq or 0)
+    return Asked(request.org, labels, request.scope, request.before, request.lowered_seq or _AFTER_ALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +186,11 @@ async def count_outside(system: System, request: Request) -> Counts:
 
 async def _count(shelf: _Shelf) -> Counter[int]:
     found, named = await shelf.found(), await shelf.named()
-    refs = [ref for _, ref in found]
-    kept = await shelf.system.authority.read_apart(
-        lambda tx: bodies_of_live_rows(tx, shelf.collection, shelf.request.org, refs)
-    )
+    kept: set[str] = set()
+    if refs := [ref for _, ref in found]:
+        kept = await shelf.system.authority.read_apart(
+            lambda tx: bodies_of_live_rows(tx, shelf.collection, shelf.request.org, refs)
+        )
     left = {ref: position for position, ref in found if ref not in kept}
     left |= {ref: named[ref] for ref in await shelf.present(named)}
     return Counter(left.values())
