@@ -102,11 +102,14 @@ async def erase_among_others(folder: Path, seed: int) -> list[tuple[int, str, se
                 assert (answer.status, answer.found, answer.deferred) == ("completed", True, [])
                 if done % 10 == 0:
                     assert reader.again() > 0
-                    gone = set(erased[:done])
-                    for name, data in files_of(folder).items():
-                        if stale := gone.intersection(map(int, _NUMBER.findall(data))):
-                            left.append((done, name, stale))
+                    left += stale_in(folder, erased[:done], done)
     return left
+
+
+def stale_in(folder: Path, erased: list[int], done: int) -> list[tuple[int, str, set[int]]]:
+    """The files that still hold something of erased users, and of whom."""
+    found = {name: set(map(int, _NUMBER.findall(data))).intersection(erased) for name, data in files_of(folder).items()}
+    return [(done, name, stale) for name, stale in found.items() if stale]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -114,6 +117,31 @@ def test_nothing_of_an_erased_user_is_left_in_any_file(tmp_path, seed):
     """Law 7, physically: 150 of 2,000 users go one by one among writes, and no byte of theirs is in any file."""
     left = in_child(lambda: erase_among_others(tmp_path, seed), seconds=200)
     assert left == [], f"after {left[0][0]} erasures {len(left[0][2])} users were still in {left[0][1]}"
+
+
+async def erase_and_go_on(folder: Path, seed: int) -> list[tuple[int, str, set[int]]]:
+    """Erase users one after the other on one connection, and look after the write that follows each."""
+    chance, users, number = random.Random(seed), 400, 6000
+    rows = [row(n, n % users, chance) for n in range(number)]
+    chance.shuffle(rows)
+    order = chance.sample(range(users), users)
+    erased, staying = order[:50], order[50:]
+    left: list[tuple[int, str, set[int]]] = []
+    async with opened(Settings(db=str(folder / "expunge.db"))) as expunge:
+        await expunge.put(rows)
+        for done, user in enumerate(erased, start=1):
+            await expunge.erase(f"user<{user:05}>", purge=True)
+            number += 20
+            await expunge.put([row(number + n, chance.choice(staying), chance) for n in range(20)])
+            left += stale_in(folder, erased[:done], done)
+    return left
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_a_cache_kept_is_not_written_again(tmp_path, seed):
+    """Law 7, physically: a page that was cached through an erasure brings nothing back when it is next written."""
+    left = in_child(lambda: erase_and_go_on(tmp_path, seed), seconds=120)
+    assert left == [], f"after {left[0][0]} erasures {len(left[0][2])} users were in {left[0][1]} again"
 
 
 def test_without_the_file_layer_bytes_would_stay(tmp_path, monkeypatch):
