@@ -15,11 +15,14 @@ from bench.breakdown import breakdown_many, breakdown_one
 from bench.erasure import QUICK, Sizes, many_users, one_linked_user, one_user
 from bench.harness import Report, as_markdown, machine, show
 from bench.other import load, opening
+from bench.scopes import hide_and_restore, one_namespace
 
 BENCHMARKS: dict[str, Callable[[Path, Sizes], Awaitable[Report]]] = {
     "one-user": one_user,
     "one-linked-user": one_linked_user,
     "500-users": many_users,
+    "hide-and-restore": hide_and_restore,
+    "one-namespace": one_namespace,
     "one-breakdown": breakdown_one,
     "500-breakdown": breakdown_many,
     "load": load,

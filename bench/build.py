@@ -33,10 +33,14 @@ _SENTENCES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a database is, and whether each fact names an episode of its user as its source."""
+    """How large a database is, and whether each fact names an episode of its user as its source.
+
+    ``together`` is how many users share a namespace; with 0 there is one for all.
+    """
 
     episodes: int
     linked: bool = False
+    together: int = 0
 
     @property
     def users(self) -> list[str]:
@@ -44,9 +48,18 @@ class Shape:
         return [f"user-{number:06d}" for number in range(self.episodes // EPISODES)]
 
     @property
+    def namespaces(self) -> list[str]:
+        """Every namespace, in order."""
+        return list(dict.fromkeys(self.namespace(user) for user in self.users))
+
+    def namespace(self, user: str) -> str:
+        """Where a user's rows lie."""
+        return f"space-{int(user.removeprefix('user-')) // self.together:06d}" if self.together else "app"
+
+    @property
     def name(self) -> str:
         """The shape as a file name."""
-        return f"{self.episodes}{'-linked' if self.linked else ''}"
+        return f"{self.episodes}{'-linked' if self.linked else ''}{'-spaces' if self.together else ''}"
 
 
 def settings(folder: Path) -> Settings:
@@ -122,6 +135,7 @@ class _Rows:
 
     def __init__(self, shape: Shape, ids: _Ids, text: list[str], chance: random.Random) -> None:
         self._ids, self._text, self._chance = ids, text, chance
+        self._namespaces = {user: shape.namespace(user) for user in shape.users}
         self._newest: dict[str, str] | None = {} if shape.linked else None
         self._now = _START
         self._empty = {
@@ -154,5 +168,5 @@ class _Rows:
     def _row(self, kind: Collection, prefix: str, user: str) -> dict[str, Any]:
         self._now += _MINUTE
         times = dict.fromkeys(("created_at", "recorded_at", "updated_at"), self._now)
-        identity = {"org": ORG, "namespace": "app", "agent": "helper", "user_id": user, "session_id": "-"}
-        return self._empty[kind.name] | identity | times | {"id": self._ids.new(prefix), "seq": 0}
+        identity = {"org": ORG, "namespace": self._namespaces[user], "agent": "helper", "user_id": user}
+        return self._empty[kind.name] | identity | {"session_id": "-"} | times | {"id": self._ids.new(prefix), "seq": 0}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import shutil
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bench.build import Shape, build, copy, settings
 from bench.floor import BARE, BARE_LIST, THOROUGH, Floor, left
@@ -34,13 +36,16 @@ class Sizes:
     round_s: float = 120.0  # what is so slow is measured on fewer users, and `n` says so
     many: tuple[int, ...] = (20_000, 200_000)
     pairs: int = 7
+    spaces: tuple[int, ...] = (10_000, 200_000)
+    namespaces: int = 10
     lines: int = 30_000
     loads: int = 3
     openings: int = 30
 
 
 QUICK = Sizes(one=(2_000, 20_000), rounds=1, users=20, warm_up=2, many=(20_000,), pairs=2,
-              lines=3_000, loads=1, openings=5)  # fmt: skip
+              spaces=(2_000, 20_000), namespaces=6, lines=3_000,
+              loads=1, openings=5)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,8 @@ class Hand:
 
 
 Floors = dict[str, Hand]
+Ask = Callable[[Expunge, str], Awaitable[object]]
+"""How ours is asked to erase a subject."""
 
 
 async def one_user(folder: Path, sizes: Sizes) -> Report:
@@ -65,12 +72,16 @@ async def one_linked_user(folder: Path, sizes: Sizes) -> Report:
     return await _one_user(folder, sizes, linked=True, floors={"thorough floor": Hand(THOROUGH)})
 
 
+def _erase_user(product: Expunge, user: str) -> Awaitable[object]:
+    return product.erase(user, purge=True)
+
+
 async def _one_user(folder: Path, sizes: Sizes, *, linked: bool, floors: Floors) -> Report:
     samples = {size: Samples() for size in sizes.one}
     built = {size: await build(Shape(size, linked), folder / Shape(size, linked).name) for size in sizes.one}
     for number in range(sizes.rounds):
         for size in sizes.one:
-            contest = _Contest(built[size], Shape(size, linked), floors, sizes)
+            contest = Contest(built[size], Shape(size, linked).users, floors, sizes, sizes.users, _erase_user)
             await contest.run(number, samples[size])
     for path in built.values():
         shutil.rmtree(path)
@@ -78,7 +89,7 @@ async def _one_user(folder: Path, sizes: Sizes, *, linked: bool, floors: Floors)
     report = Report(f"Erase one user ({what})", COLUMNS)
     main = next(iter(floors))
     for size in sizes.one:
-        _tell(report, f"{size:,}", samples[size], main)
+        tell(report, f"{size:,}", samples[size], main)
         report.hold(f"one user, {size:,} episodes, x {main}", samples[size].ratio(OURS, main), MOST_ONE)
     small, large = (samples[size] for size in sizes.one)
     growth = {name: large.median(name) / small.median(name) for name in (OURS, main)}
@@ -89,34 +100,36 @@ async def _one_user(folder: Path, sizes: Sizes, *, linked: bool, floors: Floors)
 
 
 @dataclass(frozen=True, slots=True)
-class _Contest:
-    """Ours against floors, in copies of one database."""
+class Contest:
+    """Ours against floors, in copies of one database: each erases the same users, or namespaces, one by one."""
 
     built: Path
-    shape: Shape
+    subjects: Sequence[str]
     floors: Floors
     sizes: Sizes
+    count: int
+    ours: Ask
 
     async def run(self, number: int, samples: Samples) -> None:
-        """A fresh copy for each contender; then the same users, in turn."""
+        """A fresh copy for each contender; then the same subjects, in turn."""
         work = self.built.parent / "round"
         copies = {name: copy(self.built, work / name.replace(" ", "-")) for name in (OURS, *self.floors)}
-        users = random.Random(number).sample(self.shape.users, self.sizes.warm_up + self.sizes.users)
+        subjects = random.Random(number).sample(self.subjects, self.sizes.warm_up + self.count)
         async with AsyncExitStack() as stack:
             product = await stack.enter_async_context(Expunge(settings=settings(copies[OURS])))
             hands = {name: Floor(copies[name], vfs=floor.vfs) for name, floor in self.floors.items()}
             for hand in hands.values():
                 stack.callback(hand.close)
             begun = time.monotonic()
-            for turn, user in enumerate(users):
-                turns: dict[str, Turn] = {OURS: partial(product.erase, user, purge=True)}
+            for turn, subject in enumerate(subjects):
+                turns: dict[str, Turn] = {OURS: partial(self.ours, product, subject)}
                 turns |= {
-                    name: partial(hands[name].erase, floor.statements, user) for name, floor in self.floors.items()
+                    name: partial(hands[name].erase, floor.statements, subject) for name, floor in self.floors.items()
                 }
                 await take_turns(turns, turn, samples if turn >= self.sizes.warm_up else None)
                 if time.monotonic() > begun + self.sizes.round_s:
                     break
-        _check_same(list(copies.values()))
+        check_same(list(copies.values()), left)
         shutil.rmtree(work)
 
 
@@ -131,7 +144,7 @@ async def many_users(folder: Path, sizes: Sizes) -> Report:
         shutil.rmtree(built)
         floors = (name for name in samples.by_name if name not in (OURS, LAYERED))
         main = min(floors, key=samples.median)
-        _tell(report, f"{size:,}", samples, main)
+        tell(report, f"{size:,}", samples, main)
         report.hold(f"{SUBJECTS} users, {size:,} episodes, x {main}", samples.ratio(OURS, main), MOST_MANY)
     return report
 
@@ -153,20 +166,21 @@ async def _many_round(built: Path, shape: Shape, number: int, samples: Samples |
             LAYERED: partial(layered.erase_list, BARE_LIST, users),
         }
         await take_turns(turns, number, samples)
-    _check_same(list(copies.values()))
+    check_same(list(copies.values()), left)
     shutil.rmtree(work)
 
 
-def _check_same(folders: list[Path]) -> None:
+def check_same(folders: list[Path], look: Callable[[Path], dict[str, Any]]) -> None:
     """The contenders did the same: a ratio of different work would say nothing."""
-    counts = [left(folder) for folder in folders]
-    if any(count != counts[0] for count in counts):
-        raise RuntimeError(f"the contenders left different rows: {counts}")
+    found = [look(folder) for folder in folders]
+    if any(one != found[0] for one in found):
+        raise RuntimeError(f"the contenders left different rows: {found}")
 
 
-def _tell(report: Report, size: str, samples: Samples, main: str) -> None:
+def tell(report: Report, size: str, samples: Samples, main: str, doing: str = "") -> None:
+    """Add the rows of what was done among so many episodes; ``main`` is the floor that ratios are to."""
     for name in sorted(samples.by_name, key=lambda name: name != OURS):
         ratios = [f"{samples.ratio(name, main):.2f}", f"{samples.paired(name, main):.2f}"]
         times = [ms(samples.median(name)), ms(samples.p95(name))]
-        report.rows.append([name, size, str(samples.count(name)), *times, *ratios])
-        report.values[f"{size} {name} ms"] = samples.median(name) * 1e3
+        report.rows.append([f"{doing}{name}", size, str(samples.count(name)), *times, *ratios])
+        report.values[f"{size} {doing}{name} ms"] = samples.median(name) * 1e3

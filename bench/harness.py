@@ -81,6 +81,11 @@ class Report:
         met = "met" if value <= limit else "MISSED"
         self.verdicts.append(f"{name}: {value:.2f} (at most {limit:g}): {met}")
 
+    def note(self, name: str, value: float) -> None:
+        """Tell a figure that has no limit."""
+        self.values[name] = value
+        self.verdicts.append(f"{name}: {value:.2f} (no limit)")
+
 
 def show(console: Console, report: Report) -> None:
     """A table for the eye."""

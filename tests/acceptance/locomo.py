@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from expunge import Expunge, Settings
 from expunge.keys.ring import read_public_pem, signing_key_id
-from expunge.operations.erasure import Answer
+from expunge.operations.erasure import Answer, PreviewOutput
 from expunge.operations.records import PutOutput
 from expunge.proof import verify
 
@@ -32,7 +33,9 @@ needs_locomo = pytest.mark.skipif(
 )
 
 DATABASE = "expunge.db"
-COUNTED = ("sessions", "episodes", "events", "memories", "facts", "blocks", "lineage")
+COUNTED = ("sessions", "episodes", "events", "attachments", "memories", "facts", "blocks", "lineage")
+IN_STORE = "objects.attachments"
+"""What is counted outside the database, once records are purged."""
 _ROOT = Path(__file__).parents[2]
 _ADAPTER = _ROOT / "examples" / "locomo.py"
 _RAW = _ROOT / "tests" / "raw"
@@ -57,6 +60,38 @@ def adapted() -> tuple[list[Record], Counter[str]]:
 def as_lines(records: Sequence[Record]) -> list[bytes]:
     """Records as the lines of a file to load."""
     return [json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in records]
+
+
+@dataclass(frozen=True)
+class Conjunction:
+    """A scope in the words of the embedded API; with nothing named it is nobody."""
+
+    users: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    session_id: str | None = None
+    agent: str | None = None
+    before: str | None = None
+    whole_org: bool = False
+
+    def words(self) -> dict[str, Any]:
+        """As keywords of ``erase`` and ``preview``, besides the users."""
+        words = {name: value for name, value in vars(self).items() if name != "users"}
+        return {name: value for name, value in words.items() if value}
+
+    def columns(self) -> dict[str, list[str]]:
+        """What a record in scope has in its columns."""
+        one = {"agent": self.agent, "session_id": self.session_id}
+        many = {"user_id": list(self.users), "namespace": list(self.namespaces)}
+        named = many | {column: [value] for column, value in one.items() if value is not None}
+        return {column: values for column, values in named.items() if values}
+
+    def asked(self) -> dict[str, Any]:
+        """As the processes of strangers are asked about it."""
+        return {"columns": self.columns(), "before": self.before, "whole_org": self.whole_org}
+
+    def size(self) -> int:
+        """How many receipts it gets: one for each subject."""
+        return len(self.users or (None,)) * len(self.namespaces or (None,))
 
 
 @dataclass(frozen=True)
@@ -122,9 +157,10 @@ class Reader:
 
 
 @contextmanager
-def reading(folder: Path, users: Sequence[str]) -> Iterator[Reader]:
+def reading(folder: Path, **asked: Conjunction) -> Iterator[Reader]:
     """A reader on the store of a folder, its connection open until the end."""
-    command = _stranger("locomo_reader.py", str(folder / DATABASE), *users)
+    questions = json.dumps({name: scope.asked() for name, scope in asked.items()})
+    command = _stranger("locomo_reader.py", str(folder / DATABASE), questions)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8") as child:
         assert child.stdin is not None
         assert child.stdout is not None
@@ -138,14 +174,29 @@ def reading(folder: Path, users: Sequence[str]) -> Iterator[Reader]:
 
 
 def check(folder: Path, before: Path, source: Path, *users: str) -> dict[str, Any]:
+    """What the checking process finds after some users were erased."""
+    return check_scope(folder, before, source, Conjunction(users))
+
+
+def check_scope(
+    folder: Path,
+    before: Path,
+    source: Path,
+    scope: Conjunction,
+    *,
+    hidden: bool = False,
+    restored: Sequence[str] | bool = (),
+) -> dict[str, Any]:
     """What the checking process finds; ``problems`` is empty when the erasure left what it had to, and that alone."""
-    command = _stranger("locomo_check.py", str(folder), str(before), str(source), *users)
+    question = json.dumps(scope.asked() | {"hidden": hidden, "restored": restored})
+    command = _stranger("locomo_check.py", str(folder), str(before), str(source), question)
     done = subprocess.run(command, capture_output=True, check=False, timeout=_CHECK_SECONDS, encoding="utf-8")
     assert (done.returncode, done.stderr) == (0, "")
     found: dict[str, Any] = json.loads(done.stdout)
     assert found["imports_ours"] is False
-    print(f"{users}: {len(found['exempt'])} of {found['texts']} erased texts also stand in what stays:")
-    print(*map(repr, found["exempt"]), sep="\n")
+    if not hidden:
+        print(f"{scope}: {len(found['exempt'])} of {found['texts']} erased texts also stand in what stays:")
+        print(*map(repr, found["exempt"]), sep="\n")
     return found
 
 
@@ -169,56 +220,141 @@ class Erased:
 async def erase(
     folder: Path, before: Path, source: Path, users: Sequence[str], bystander: str, **settings: Any
 ) -> Erased:
-    """Erase users of a store while another process has it open, and let a third look at what is left.
+    """Erase users of a store, as ``erase_scope`` does."""
+    return await erase_scope(
+        folder, before, source, Conjunction(tuple(users)), Conjunction((bystander,)), settings=settings
+    )
+
+
+async def erase_scope(
+    folder: Path,
+    before: Path,
+    source: Path,
+    scope: Conjunction,
+    bystander: Conjunction | None,
+    *,
+    exact: bool = False,
+    settings: dict[str, Any] | None = None,
+) -> Erased:
+    """Purge what a preview has shown while another process has the store open, and let a third look at what is left.
 
     The look is taken at the moment at which the answer is there: the reader's connection and ours are still open.
     """
-    with reading(folder, [*users, bystander]) as reader:
-        async with Expunge(settings=settings_of(folder, **settings), create=False) as expunge:
-            pem = (await expunge.call("keys.show")).public_pems[-1]
-            answer = await expunge.erase(*users, purge=True)
+    with reading(folder, scope=scope, **({} if bystander is None else {"bystander": bystander})) as reader:
+        async with Expunge(settings=settings_of(folder, **(settings or {})), create=False) as expunge:
+            shown = await expunge.preview(*scope.users, exact=exact, **scope.words())
+            answer = await expunge.erase(
+                *scope.users, purge=True, plan_hash=shown.plan_hash, exact=exact, **scope.words()
+            )
             read_after = reader.ask()
-            found = check(folder, before, source, *users)
-            receipts = (await expunge.call("erasure.receipts", request_id=answer.request_id)).receipts
-            ledger = (await expunge.call("ledger.export")).lines
+            found = check_scope(folder, before, source, scope)
+            proofs = await Proofs.of(expunge, answer)
+            again = await expunge.call("erasure.census", request_id=answer.request_id)
+    assert_preview(shown, found)
     assert_answer(answer, found)
-    assert_receipts([receipt.encode() for receipt in receipts], pem, "\n".join(ledger).encode(), users, found)
-    assert {user: read_after[user] for user in users} == {user: [0, None] for user in users}
-    assert read_after[bystander] == reader.first[bystander]
-    assert all(count for count, _ in reader.first.values())
+    assert_receipts(proofs, scope, found)
+    assert (again.residue_count, again.census) == (0, answer.census)
+    assert read_after == reader.first | {"scope": [0, None]}
+    assert reader.first["scope"][0] == found["direct"]["episodes"]
+    assert bystander is None or reader.first["bystander"][0]
     return Erased(answer, found, reader.first)
 
 
-def assert_answer(answer: Answer, found: dict[str, Any]) -> None:
+@dataclass(frozen=True)
+class Proofs:
+    """What a store gives to whoever wants to check an erasure: the newest receipts, the key, and the ledger."""
+
+    receipts: list[bytes]
+    key: Ed25519PublicKey
+    ledger: bytes
+
+    @classmethod
+    async def of(cls, expunge: Expunge, answer: Answer) -> Proofs:
+        """The proofs of an erasure as they are now."""
+        pem = (await expunge.call("keys.show")).public_pems[-1]
+        receipts = (await expunge.call("erasure.receipts", request_id=answer.request_id)).receipts
+        ledger = (await expunge.call("ledger.export")).lines
+        return cls(
+            [receipt.encode() for receipt in receipts], read_public_pem(pem.encode()), "\n".join(ledger).encode()
+        )
+
+    def passed(self, receipt: bytes) -> list[str]:
+        """The checks that a receipt passes, in their order."""
+        checks = verify(receipt, {signing_key_id(self.key): self.key}, self.ledger)
+        return [check.name for check in checks if check.passed]
+
+
+def assert_preview(shown: PreviewOutput, found: dict[str, Any]) -> None:
+    """Law 1: a preview shows what the input says will go and what outlives its session, and what becomes of others."""
+    kinds = found["direct"]
+    assert shown.goes == {kind: {way: found[way][kind] for way in ("direct", "derived")} for kind in kinds}
+    assert shown.effects == found["effects"]
+    assert shown.found is any(found["direct"].values())
+    assert {item.collection: item.count for item in shown.stays if item.count is not None} == {
+        kind: count for kind, count in found["outlives"].items() if count
+    }
+
+
+def assert_answer(answer: Answer, found: dict[str, Any], *, attempts: int = 1) -> None:
     """Law 7: completed means a census of zeros, and the counts are those that the input gives."""
     assert found["problems"] == []
-    assert (answer.status, answer.found, answer.failure_reason, answer.attempts) == ("completed", True, None, 1)
-    assert answer.census == {f"authority.{name}": 0 for name in COUNTED}
+    assert (answer.status, answer.failure_reason, answer.attempts) == ("completed", None, attempts)
+    assert answer.found is any(found["removed"].values())
+    assert answer.census == census_of_zeros()
     assert (answer.residue, answer.residue_count, answer.deferred) == ({}, 0, [])
+    assert (answer.purge, answer.restore_until, set(answer.hidden.values())) == (True, None, {0})
     assert answer.removed == found["removed"]
     assert answer.effects == found["effects"]
 
 
-def assert_receipts(
-    receipts: list[bytes], pem: str, ledger: bytes, users: Sequence[str], found: dict[str, Any]
-) -> None:
+def census_of_zeros(*, hidden: bool = False) -> dict[str, int]:
+    """A census that counted everything and found nothing; while records are hidden, nothing outside is counted."""
+    return {f"authority.{name}": 0 for name in COUNTED} | ({} if hidden else {IN_STORE: 0})
+
+
+def assert_hidden(answer: Answer, found: dict[str, Any]) -> None:
+    """Law 7 for what is hidden: nothing of it is served, nothing was removed, and the answer says so."""
+    assert found["problems"] == []
+    assert (answer.status, answer.failure_reason, answer.attempts) == ("completed", None, 1)
+    assert (answer.purge, answer.found, answer.reversals_count) == (False, True, 0)
+    assert answer.census == census_of_zeros(hidden=True)
+    assert answer.hidden == found["removed"] | {"lineage": 0}  # edges stay as they are
+    assert set(answer.removed.values()) == {0}
+    assert answer.effects == found["effects"]
+
+
+def assert_receipts(proofs: Proofs, scope: Conjunction, found: dict[str, Any], *, hidden: bool = False) -> None:
     """Law 14: a receipt for each subject that verifies with the pinned key and the ledger, and names nobody."""
-    key = read_public_pem(pem.encode())
-    removed: Counter[str] = Counter()
-    for receipt in receipts:
-        checks = verify(receipt, {signing_key_id(key): key}, ledger)
-        assert [check.name for check in checks if check.passed] == [
-            "form",
-            "key",
-            "signature",
-            "census",
-            "bytes",
-            "ledger",
-        ]
+    counted: dict[str, Counter[str]] = {"removed": Counter(), "hidden": Counter(), "effects": Counter()}
+    for receipt in proofs.receipts:
+        assert proofs.passed(receipt) == ["form", "key", "signature", "census", "bytes", "ledger"]
         said = json.loads(receipt)
-        assert (said["purge"], said["deferred"]) == (True, [])
-        assert said["census"] == {f"authority.{name}": 0 for name in COUNTED}
-        removed.update(said["removed"])
-        assert not [user for user in users if user.encode() in receipt]
-    assert len(receipts) == len(users)
-    assert dict(removed) == found["removed"]
+        assert (said["purge"], said["deferred"]) == (not hidden, [])
+        assert said["census"] == census_of_zeros(hidden=hidden)
+        assert set(said["scope"]["pseudonyms"]) == scope.columns().keys()
+        for name, counts in counted.items():
+            counts.update(said[name])
+        texts = set(_texts_in(said))
+        assert not [name for name in _names_of(scope) if name in texts or (name.encode() in receipt and len(name) > 2)]
+    assert len(proofs.receipts) == scope.size()
+    went = found["removed"] | ({"lineage": 0} if hidden else {IN_STORE: 0})
+    nothing = dict.fromkeys(went, 0)
+    assert counted["removed"] == (nothing if hidden else went)
+    assert counted["hidden"] == (went if hidden else nothing)
+    assert counted["effects"] == found["effects"]
+
+
+def _names_of(scope: Conjunction) -> list[str]:
+    return [name for names in scope.columns().values() for name in names]
+
+
+def _texts_in(said: Any) -> Iterator[str]:
+    """Every text in a JSON value, names too."""
+    if isinstance(said, dict):
+        yield from said
+        said = [*said.values()]
+    if isinstance(said, list):
+        for item in said:
+            yield from _texts_in(item)
+    elif isinstance(said, str):
+        yield said

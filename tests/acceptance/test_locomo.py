@@ -144,9 +144,9 @@ async def test_a_speaker_is_erased_and_nothing_else(conversations: Loaded, tmp_p
     assert erased.answer.removed == expected
     assert erased.answer.effects == {"derived": share.derived, "detached": 0, "revived": 0}
     assert len(found["exempt"]) == share.exempt
-    assert found["exempt_users"] == []
+    assert found["exempt_names"] == []
     assert len(found["exempt_ids"]) < 0.2 * len([record for ids in found["goes"].values() for record in ids])
-    assert erased.read_before[user][0] == share.episodes
+    assert erased.read_before["scope"][0] == share.episodes
     assert {"expunge.db", "expunge.db-wal", "expunge.db-shm", "expunge.keys"} <= found["files"].keys()
 
 
@@ -179,7 +179,7 @@ def test_the_check_sees_a_person_who_was_not_erased(conversations: Loaded, tmp_p
     assert problems["memories"] == SHARES["26-Caroline"].memories
     assert problems["edge"] == SHARES["26-Caroline"].lineage
     in_bytes = [problem for problem in found["problems"] if problem.startswith("expunge.db holds")]
-    assert "expunge.db holds the user id '26-Caroline'" in in_bytes
+    assert "expunge.db holds the name '26-Caroline'" in in_bytes
     assert len([problem for problem in in_bytes if "the erased text" in problem]) >= found["texts"]
 
 
@@ -190,7 +190,7 @@ def test_the_check_sees_what_a_plain_delete_leaves(conversations: Loaded, tmp_pa
     erase_naively(folder, plan)
     problems = check(folder, conversations.folder, conversations.source, "26-Caroline")["problems"]
     assert [problem for problem in problems if not problem.startswith("expunge.db holds")] == []
-    for what in ("the erased text", "the piece", "the id", "the user id"):
+    for what in ("the erased text", "the piece", "the id", "the name"):
         assert [problem for problem in problems if problem.startswith(f"expunge.db holds {what}")]
 
 

@@ -139,7 +139,7 @@ async def test_each_rule_of_lineage(
     assert {(derived, source) for derived, source in erased.found["edges_gone"] if derived not in gone} == cut
     assert (erased.answer.effects["detached"], erased.answer.effects["revived"]) == (len(lost), revived)
     assert len(erased.found["exempt"]) == exempt
-    assert erased.found["exempt_users"] == []
+    assert erased.found["exempt_names"] == []
 
 
 async def test_both_speakers_go_at_once(case: Loaded, tmp_path: Path) -> None:

@@ -14,15 +14,16 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from expunge import Expunge, Settings
-from expunge.authority.port import Reclaimed, Statement, Tx, Unit
+from expunge.authority.port import Examined, Reclaimed, Statement, Tx, Unit
 from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.model.instant import Clock, ManualClock
+from expunge.stores import Asked, BodyStore, Capabilities, Filing, Found, Permit, Removal
 from tests.support import dump, files_of
 
 T = TypeVar("T")
@@ -139,7 +140,7 @@ def raw(script: str, *arguments: object, seconds: float = 120) -> str:
 
 
 Watch = Callable[[str, int, str], None]
-"""Called with what runs (``run`` or ``reclaim``), its number from 1, and ``before`` or ``after``."""
+"""Called with what runs (``run``, ``reclaim`` or ``store``), its number from 1, and ``before`` or ``after``."""
 Gate = Callable[[str, int], Awaitable[None]]
 """Awaited before something begins (``count`` for the census), outside of any transaction."""
 
@@ -158,22 +159,22 @@ class Watched:
         self._begun: Counter[str] = Counter()
 
     async def run(self, unit: Unit[T]) -> T:
-        number = await self._begin("run")
+        number = await self.begin("run")
 
         def watched(tx: Tx) -> T:
             result = unit(tx)
-            self._say("run", number, "before")
+            self.say("run", number, "before")
             return result
 
         result = await self.inner.run(watched)
-        self._say("run", number, "after")
+        self.say("run", number, "after")
         return result
 
     async def reclaim(self) -> Reclaimed:
-        number = await self._begin("reclaim")
-        self._say("reclaim", number, "before")
+        number = await self.begin("reclaim")
+        self.say("reclaim", number, "before")
         result = await self.inner.reclaim()
-        self._say("reclaim", number, "after")
+        self.say("reclaim", number, "after")
         return result
 
     async def rehearse(self, unit: Unit[T]) -> T:
@@ -183,24 +184,64 @@ class Watched:
         return await self.inner.read(unit)
 
     async def read_apart(self, unit: Unit[T]) -> T:
-        await self._begin("count")
+        await self.begin("count")
         return await self.inner.read_apart(unit)
+
+    async def examine(self) -> Examined:
+        return await self.inner.examine()
 
     async def close(self) -> None:
         await self.inner.close()
 
-    async def _begin(self, what: str) -> int:
+    async def begin(self, what: str) -> int:
         self._begun[what] += 1
         number = self._begun[what]
         if self.gate is not None:
             await self.gate(what, number)
         return number
 
-    def _say(self, what: str, number: int, when: str) -> None:
+    def say(self, what: str, number: int, when: str) -> None:
         if (what, number) not in self.passed:
             self.passed.append((what, number))
         if self.watch is not None:
             self.watch(what, number, when)
+
+
+class WatchedStore:
+    """A store of bodies whose calls are numbered and watched together with the commits of an authority."""
+
+    def __init__(self, inner: BodyStore, authority: Watched) -> None:
+        self.inner, self.name, self.collections = inner, inner.name, inner.collections
+        self._authority = authority
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.inner.capabilities
+
+    async def put(self, filing: Filing, body: AsyncIterator[bytes]) -> str:
+        return await self._watched(self.inner.put(filing, body))
+
+    async def find(self, collection: str, asked: Asked) -> list[Found]:
+        return await self._watched(self.inner.find(collection, asked))
+
+    async def present(self, refs: Iterable[str]) -> frozenset[str]:
+        return await self._watched(self.inner.present(refs))
+
+    def read(self, ref: str) -> AsyncIterator[bytes]:
+        return self.inner.read(ref)
+
+    async def remove(self, refs: Sequence[str], permit: Permit) -> Removal:
+        return await self._watched(self.inner.remove(refs, permit))
+
+    async def reclaim(self) -> Reclaimed:
+        return await self._watched(self.inner.reclaim())
+
+    async def _watched(self, call: Awaitable[T]) -> T:
+        number = await self._authority.begin("store")
+        self._authority.say("store", number, "before")
+        result = await call
+        self._authority.say("store", number, "after")
+        return result
 
 
 async def watched(settings: Settings, *, watch: Watch | None = None, gate: Gate | None = None) -> Watched:
@@ -214,9 +255,14 @@ async def watched(settings: Settings, *, watch: Watch | None = None, gate: Gate 
     return Watched(inner, watch=watch, gate=gate)
 
 
-def opened(settings: Settings, authority: Watched | None = None, clock: Clock | None = None) -> Expunge:
+def opened(
+    settings: Settings,
+    authority: Watched | None = None,
+    clock: Clock | None = None,
+    bodies: BodyStore | None = None,
+) -> Expunge:
     """A system whose clock stands still, so that two runs write the same times."""
-    return Expunge(settings=settings, clock=clock or ManualClock(), authority=authority)
+    return Expunge(settings=settings, clock=clock or ManualClock(), authority=authority, bodies=bodies)
 
 
 def kill_at(point: tuple[str, int, str]) -> Watch:

@@ -12,6 +12,9 @@ from tests.crash.kit import everything, holding, in_child, opened
 from tests.support import block, episode, event, fact, ids, memory, one_of_each, session
 
 ANN, BOB, CEM, DORA = (f"user<{number:05}>" for number in range(1, 5))
+NOTES, WRITER, SESSION = "notes<00001>", "writer<00001>", "s<ann>"
+OLD, NEW, BETWEEN = "2025-03-01T00:00:00Z", "2025-09-01T00:00:00Z", "2025-06-01T00:00:00Z"
+FILES = ("a<ann-1>.txt", "a<ann-2>.txt", "a<bob>.txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,29 @@ def between() -> Story:
         memory("m<both>", "both", sources=["b<way>", "e<bob>"]),
     ]
     return Story((BOB, ANN), records, batch_rows=3)
+
+
+def scoped(*, attached: bool = False) -> list[dict[str, Any]]:
+    """What a namespace, a session, an agent before a date, an org or a user select, and what was made of it."""
+    at = {"namespace": NOTES, "agent": WRITER, "created_at": OLD}
+    files = [[name] if attached else [] for name in FILES]
+    here: dict[str, Any] = {"session_id": SESSION} | at
+    return [
+        session(SESSION, ANN, **at),
+        episode("e<ann-1>", ANN, attachments=files[0], **here),
+        episode("e<ann-2>", ANN, attachments=files[1], **here),
+        episode("e<bob>", BOB, attachments=files[2], **at),
+        event("v<ann>", "e<ann-1>", created_at=OLD),
+        memory("m<ann>", "likes", ANN, **at),
+        memory("m<ann-new>", "likes", ANN, **(at | {"created_at": NEW})),
+        episode("e<dora>", DORA, agent=WRITER, created_at=NEW),
+        memory("m<sum>", "summary", sources=["e<ann-1>", "e<bob>"]),
+        memory("m<deep>", "digest", DORA, sources=["m<sum>", "e<dora>"]),
+        fact("f<stays>", DORA, sources=["e<ann-2>", "e<dora>"]),
+        fact("f<goes>", DORA, sources=["e<ann-1>", "e<ann-2>"]),
+        memory("m<first>", "weather"),
+        memory("m<second>", "weather", sources=["e<ann-2>"]),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,20 @@
 """Prove from outside what an erasure left: this process knows nothing of Expunge but its tables.
 
-    python -I -S locomo_check.py FOLDER BEFORE INPUT [USER...]
+    python -I -S locomo_check.py FOLDER BEFORE INPUT QUESTION
 
-FOLDER holds the database after the users were erased, BEFORE the same folder before, INPUT the JSON lines that were
-loaded. From the input alone it works out what has to go and what has to stay, and then looks in two ways:
+FOLDER holds the database after a scope was erased, BEFORE the same folder before, INPUT the JSON lines that were
+loaded. QUESTION is a JSON object: ``columns`` (column -> values, which a record in scope has in all of them), ``before``
+(what a record in scope is dated before), ``whole_org``; with none of them nobody is in scope. ``restored`` are the ids
+that were restored since, or true for all; ``hidden`` says that the scope was not purged. From the input alone it works
+out what has to go and what has to stay, and then looks in two ways:
 
 1. the rows, by the standard library's SQLite, read-only: what stays is equal to the input in every column that the
    input gives and to the database before in every column, and nothing else is there, edges of lineage included;
 2. the bytes of every file in the folder, before SQLite opens any of them: no erased text, no piece of one, no id of
-   a removed record and no clear user id, except where the very same bytes stand in a record that has to stay.
+   a removed record and nothing that names the scope, except where the very same bytes stand in what has to stay.
+
+Of a scope that is hidden it looks at the rows alone: all of them are there, what went is marked, what was restored has
+a newer ``seq``, and apart from that every column of records and edges is as before.
 
 It prints one JSON object; ``problems`` is empty when all of that holds.
 """
@@ -20,8 +26,10 @@ import json
 import sqlite3
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +38,7 @@ ORG = "default"
 NOBODY = "-"
 PIECE, STRIDE = 24, 8
 """Bytes. Every piece of an erased text is looked for at every eighth byte of a file: no remnant of 31 bytes escapes."""
+FEW = 1000
 
 IDENTITY = ("org", "id", "namespace", "agent", "user_id", "session_id")
 TIMES = ("created_at", "recorded_at", "updated_at")
@@ -37,6 +46,7 @@ CONTENT = {
     "sessions": (),
     "episodes": ("occurred_at", "input", "output"),
     "events": ("episode", "kind", "content"),
+    "attachments": (),
     "memories": ("key", "value", "memory_type"),
     "facts": ("subject", "predicate", "object", "valid_from", "valid_to"),
     "blocks": ("name", "content"),
@@ -48,11 +58,15 @@ WORDS = {
     "sessions": (),
     "episodes": ("input", "output"),
     "events": ("content",),
+    "attachments": (),
     "memories": ("value",),
     "facts": ("object",),
     "blocks": ("content",),
 }
 """The columns whose text must not outlive its record."""
+DATED = {"episodes": "occurred_at", "memories": "updated_at", "facts": "recorded_at", "blocks": "updated_at"}
+"""What dates a record; the others are dated by their creation."""
+OUTLIVES_ITS_SESSION = {"facts", "blocks"}
 VERSIONED = {"memories": "key", "blocks": "name"}
 DETACH = {"facts"}
 EDGE = ("org", "derived", "source", "derived_collection", "source_collection", "rule")
@@ -91,6 +105,19 @@ def forms(text: str) -> set[bytes]:
     return {form.encode() for form in (text, *escaped)}
 
 
+def pieces_of(form: bytes) -> list[bytes]:
+    """Every piece of a text."""
+    return [form[at : at + PIECE] for at in range(len(form) - PIECE + 1)]
+
+
+def in_record(number: int) -> bytes:
+    """An integer as SQLite writes it into a row; 0 and 1 take no byte."""
+    if number in {0, 1}:
+        return b""
+    size = next(size for size in (1, 2, 3, 4, 6, 8) if -(1 << (8 * size - 1)) <= number < 1 << (8 * size - 1))
+    return number.to_bytes(size, "big", signed=True)
+
+
 def standing(ids: set[bytes], data: bytes) -> set[bytes]:
     """Those of many ids that stand in some bytes: looked up where the beginning of one is."""
     lengths, found = {len(one) for one in ids}, set()
@@ -102,26 +129,90 @@ def standing(ids: set[bytes], data: bytes) -> set[bytes]:
     return found
 
 
-class Plan:
-    """What the input says has to go with some users, and what has to stay."""
+class Question:
+    """Whose records were erased, and what was restored of them."""
 
-    def __init__(self, records: list[Row], users: list[str]) -> None:
+    def __init__(self, asked: Row) -> None:
+        self.columns: dict[str, list[str]] = asked.get("columns", {})
+        self.before: str | None = asked.get("before")
+        self.restored: list[str] | bool = asked.get("restored", [])
+        self.hidden: bool = asked.get("hidden", False)
+        self._somebody = bool(self.columns or self.before or asked.get("whole_org"))
+
+    def names(self, collection: str, row: Row) -> bool:
+        """Whether a record is in scope by whose it is and how it is dated."""
+        return (
+            self._somebody
+            and row["org"] == ORG.encode()
+            and all(row[column].decode() in values for column, values in self.columns.items())
+            and (self.before is None or row[DATED.get(collection, "created_at")] < micros(self.before))
+        )
+
+    def reaches(self, collection: str) -> bool:
+        """Whether records go for whose they are: what outlives its session goes with what it was made from alone."""
+        return "session_id" not in self.columns or collection not in OUTLIVES_ITS_SESSION
+
+    def clear(self) -> set[str]:
+        """In what the scope would be named: a namespace of two digits is sought as an index and as JSON have it."""
+        named = {column: values for column, values in self.columns.items() if column != "namespace"}
+        spaces = self.columns.get("namespace", [])
+        return {*chain(*named.values())} | {form for name in spaces for form in (ORG + name, f'"{name}"')}
+
+
+class Plan:
+    """What the input says has to go with a scope, what of that was restored since, and what has to stay."""
+
+    def __init__(self, records: list[Row], question: Question) -> None:
+        self.question = question
         self.records = {record["id"]: record for record in records}
         self.rows = {record["id"]: stored(record) for record in records}
-        self.users = users
-        self.direct = {record["id"] for record in records if record.get("user_id") in set(users)}
-        self.goes = set(self.direct)
-        while new := {record_id for record_id in self.records.keys() - self.goes if self._follows(record_id)}:
-            self.goes |= new
+        named = {record_id for record_id, row in self.rows.items() if question.names(self.kind(record_id), row)}
+        self.direct = {record_id for record_id in named if question.reaches(self.kind(record_id))}
+        self.planned = self._closed(self.direct, self._follows)
+        self.outlives = named - self.planned
+        self.back = self._back()
+        self.goes = self.planned - self.back
         self.stays = self.records.keys() - self.goes
 
-    def _follows(self, record_id: str) -> bool:
+    def kind(self, record_id: str) -> str:
+        """The collection of a record."""
+        return str(self.records[record_id]["collection"])
+
+    def _closed(self, ids: set[str], follows: Callable[[str, set[str]], bool]) -> set[str]:
+        closed = set(ids)
+        while new := {record_id for record_id in self.records.keys() - closed if follows(record_id, closed)}:
+            closed |= new
+        return closed
+
+    def _follows(self, record_id: str, goes: set[str]) -> bool:
         """The lineage rule: retire with any source, detach with the last; an event goes with its episode."""
         record = self.records[record_id]
         sources = set(record.get("sources", ()))
         if record["collection"] in DETACH:
-            return bool(sources) and sources <= self.goes
-        return bool(sources & self.goes) or record.get("episode") in self.goes
+            return bool(sources) and sources <= goes
+        return bool(sources & goes) or record.get("episode") in goes
+
+    def _back(self) -> set[str]:
+        """What was restored, and what comes back with it."""
+        restored = self.question.restored
+        return set(self.planned) if restored is True else self._closed(set(restored or ()), self._returns)
+
+    def _returns(self, record_id: str, back: set[str]) -> bool:
+        """The other way round: detach with any source, retire with the last, and what is in scope by name alone."""
+        record = self.records[record_id]
+        sources = set(record.get("sources", ()))
+        if record_id not in self.planned:
+            return False
+        if record.get("episode") in back:
+            return True
+        if record_id in self.direct or not sources & back:
+            return False
+        return record["collection"] in DETACH or not sources & (self.planned - back)
+
+    def counts(self, ids: Iterable[str]) -> dict[str, int]:
+        """Records by collection, zeros too."""
+        found = Counter(map(self.kind, ids))
+        return {name: found[name] for name in CONTENT}
 
     def edges(self, derived: set[str]) -> set[tuple[str, str]]:
         """Every edge to some derived records."""
@@ -134,12 +225,11 @@ class Plan:
 
     def removed(self) -> dict[str, int]:
         """How many go, by collection, edges too."""
-        counts = Counter(self.records[record_id]["collection"] for record_id in self.goes)
         edges = len(self.edges(set(self.records))) - len(self.edges_left)
-        return {name: counts[name] for name in CONTENT} | {"lineage": edges}
+        return self.counts(self.goes) | {"lineage": edges}
 
     def effects(self) -> dict[str, int]:
-        """What happens outside the scope."""
+        """What happens outside the scope, on account of what was not restored."""
         detached = {derived for derived, source in self.edges(set(self.stays)) if source in self.goes}
         versions: dict[tuple[Any, ...], list[tuple[int, int, str]]] = defaultdict(list)
         for at, (record_id, record) in enumerate(self.records.items()):
@@ -185,9 +275,7 @@ def row_problems(plan: Plan, now: Database, before: Database) -> list[str]:
     problems = [] if now.integrity == "ok" else [f"integrity_check: {now.integrity}"]
     for table in CONTENT:
         expected = {
-            record_id.encode(): plan.rows[record_id]
-            for record_id in plan.stays
-            if plan.records[record_id]["collection"] == table
+            record_id.encode(): plan.rows[record_id] for record_id in plan.stays if plan.kind(record_id) == table
         }
         found = now.rows[table]
         problems += [f"{table} {record_id!r} had to go and is there" for record_id in found.keys() - expected.keys()]
@@ -206,6 +294,25 @@ def row_problems(plan: Plan, now: Database, before: Database) -> list[str]:
         if now.edges[edge] != before.edges[edge]:
             problems.append(f"edge {edge!r} differs from before")
     return problems
+
+
+def hidden_problems(plan: Plan, now: Database, before: Database) -> list[str]:
+    """What differs between the rows that are there and those of before, but for what hiding and restoring changes."""
+    problems = [] if now.integrity == "ok" else [f"integrity_check: {now.integrity}"]
+    served_at = {now.rows[plan.kind(record_id)][record_id.encode()]["seq"] for record_id in plan.back}
+    if len(served_at) > 1:
+        problems.append(f"what was restored has several values of seq: {served_at!r}")
+    for table in CONTENT:
+        was, found = before.rows[table], now.rows[table]
+        problems += [f"{table} {record_id!r} came or went" for record_id in was.keys() ^ found.keys()]
+        for record_id in was.keys() & found.keys():
+            changed: Row = {"marked": int(record_id.decode() in plan.goes)}
+            if record_id.decode() in plan.back:
+                changed["seq"] = max(found[record_id]["seq"], was[record_id]["seq"] + 1)
+            if found[record_id] != was[record_id] | changed:
+                problems.append(f"{table} {record_id!r} is not as it has to be: {found[record_id]!r}")
+    edges = now.edges.keys() | before.edges.keys()
+    return problems + [f"edge {edge!r} differs" for edge in edges if now.edges.get(edge) != before.edges.get(edge)]
 
 
 class Bytes:
@@ -234,40 +341,50 @@ class Bytes:
         exempt_ids = standing(every_id, self._adjoining)
         self.exempt_ids = sorted(record_id.decode() for record_id in exempt_ids)
         self._sought_ids = every_id - exempt_ids
-        self.exempt_users = [user for user in plan.users if user.encode() in self._texts + self._adjoining]
-        whole = (form for text in self.words for form in forms(text))
-        self.pieces = {form[at : at + PIECE] for form in whole for at in range(len(form) - PIECE + 1)}
+        clear, beside = plan.question.clear(), self._texts + self._adjoining
+        self.exempt_names = sorted(name for name in clear if name.encode() in beside)
+        self._sought_names = clear - set(self.exempt_names)
+        self.pieces = {piece for text in self.words for form in forms(text) for piece in pieces_of(form)}
 
     def _side_by_side(self, staying: list[tuple[str, Row]], before: Database) -> list[bytes]:
         """Staying ids with what SQLite writes right behind them, without a byte between.
 
         In a row of a table the id is followed by the namespace, in an index by the row number, in the lineage one
-        end of an edge by the other: beside 26/D1:1 the namespace 26 makes 26/D1:12 out of a record that stays.
+        end of an edge by the other: beside 26/D1:1 the namespace 26 makes 26/D1:12 out of a record that stays. Whose
+        a record is stands in an index between its org and its ``seq``.
         """
         joined = []
         for table, row in staying:
             joined.append(b"".join(row[name] for name in IDENTITY))
             joined += [row[name] for name in ("episode", "key", "name") if name in row]
-            rid = before.rows[table][row["id"]]["rid"]
-            joined.append(row["id"] + rid.to_bytes((rid.bit_length() + 8) // 8, "big"))
+            behind = before.rows[table][row["id"]]
+            joined.append(row["id"] + in_record(behind["rid"]))
+            ending = in_record(behind["seq"]) + in_record(behind["rid"])
+            joined += [row["org"] + row[part] + ending for part in IDENTITY[2:]]
         for edge in self._plan.edges_left:
             org, derived, source, *rest = self._plan.edge_row(edge)
             joined += [org + derived + source + b"".join(rest), org + source + derived]
         return joined
 
     def problems(self, name: str, data: bytes) -> list[str]:
-        """What stands in a file and must not."""
-        problems = [f"{name} holds the erased text {text!r}" for form, text in self._needles.items() if form in data]
-        problems += [f"{name} holds the id {record_id!r}" for record_id in standing(self._sought_ids, data)]
-        problems += [
-            f"{name} holds the user id {user!r}"
-            for user in set(self._plan.users) - set(self.exempt_users)
-            if user.encode() in data
-        ]
+        """What stands in a file and must not. A longer text that stands there shows by a piece of it."""
         pieces = self.pieces
         hits = {piece for at in range(0, len(data) - PIECE + 1, STRIDE) if (piece := data[at : at + PIECE]) in pieces}
-        problems += [f"{name} holds the piece {piece!r}" for piece in hits and hits - self._staying_pieces]
+        problems = [f"{name} holds the piece {piece!r}" for piece in self._astray(hits)]
+        problems += [
+            f"{name} holds the erased text {text!r}"
+            for form, text in self._needles.items()
+            if (len(form) < PIECE + STRIDE - 1 or not hits.isdisjoint(pieces_of(form))) and form in data
+        ]
+        problems += [f"{name} holds the id {record_id!r}" for record_id in standing(self._sought_ids, data)]
+        problems += [f"{name} holds the name {clear!r}" for clear in self._sought_names if clear.encode() in data]
         return problems
+
+    def _astray(self, hits: set[bytes]) -> set[bytes]:
+        """The pieces that stand in no text that stays: looked up one by one, unless that takes longer than all do."""
+        if len(hits) > FEW:
+            return hits - self._staying_pieces
+        return {piece for piece in hits if piece not in self._texts}
 
     @cached_property
     def _staying_pieces(self) -> set[bytes]:
@@ -280,28 +397,39 @@ def main() -> None:
     folder, before_folder, source = (Path(argument).resolve() for argument in sys.argv[1:4])
     ours = [name for name in sys.modules if name.partition(".")[0] == "expunge"]
     contents = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    question = Question(json.loads(sys.argv[4]))
     with source.open(encoding="utf-8") as lines:
-        plan = Plan([json.loads(line) for line in lines], sys.argv[4:])
+        plan = Plan([json.loads(line) for line in lines], question)
     before = Database(before_folder / DATABASE, at_rest=True)
-    raw = Bytes(plan, before)
-    problems = [problem for name, data in contents.items() for problem in raw.problems(name, data)]
-    problems += row_problems(plan, Database(folder / DATABASE, at_rest=False), before)
+    now = Database(folder / DATABASE, at_rest=False)
     answer = {
         "imports_ours": ours or importlib.util.find_spec("expunge") is not None,
         "removed": plan.removed(),
         "effects": plan.effects(),
-        "goes": {name: sorted(i for i in plan.goes if plan.records[i]["collection"] == name) for name in CONTENT},
+        "direct": plan.counts(plan.direct),
+        "derived": plan.counts(plan.planned - plan.direct),
+        "outlives": plan.counts(plan.outlives),
+        "back": plan.counts(plan.back),
+        "reversals": len(plan.back & plan.direct),
+        "goes": {name: sorted(one for one in plan.goes if plan.kind(one) == name) for name in CONTENT},
         "edges_gone": sorted(plan.edges(set(plan.records)) - plan.edges_left),
         "edges_back": len([edge for edge in plan.edges(set(plan.stays)) if edge[1] in plan.goes]),
         "stays": len(plan.stays),
-        "texts": len(raw.words),
-        "exempt": raw.exempt,
-        "exempt_ids": raw.exempt_ids,
-        "exempt_users": raw.exempt_users,
-        "pieces": len(raw.pieces),
         "files": {name: len(data) for name, data in sorted(contents.items())},
-        "problems": problems,
     }
+    if question.hidden:
+        answer["problems"] = hidden_problems(plan, now, before)
+    else:
+        raw = Bytes(plan, before)
+        problems = [problem for name, data in contents.items() for problem in raw.problems(name, data)]
+        answer |= {
+            "texts": len(raw.words),
+            "exempt": raw.exempt,
+            "exempt_ids": raw.exempt_ids,
+            "exempt_names": raw.exempt_names,
+            "pieces": len(raw.pieces),
+            "problems": problems + row_problems(plan, now, before),
+        }
     print(json.dumps(answer))
 
 

@@ -79,12 +79,12 @@ def count_left_by_pseudonym(
     return counts
 
 
-def bodies_of_live_rows(tx: Tx, collection: str, org: str, refs: Sequence[str]) -> set[str]:
-    """Of some bodies that a store listed, those that a served record names."""
+def bodies_of_live_rows(tx: Tx, collection: str, org: str, refs: Sequence[str], seq: int) -> set[str]:
+    """Of some bodies that a store listed, those that a record names which is served or not older than ``seq``."""
     if not refs:
         return set()
     statement = Statement(f"census.{collection}_bodies", NAMED_BODIES[collection])
-    return {ref for (ref,) in tx.rows(statement, org=org, refs=json.dumps(list(refs)))}
+    return {ref for (ref,) in tx.rows(statement, org=org, refs=json.dumps(list(refs)), seq=seq)}
 
 
 def _by_identity(tx: Tx, question: Question, targets: Sequence[Target]) -> list[dict[str, int]]:

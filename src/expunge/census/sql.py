@@ -119,7 +119,7 @@ LIVE_SUBJECTS = {
 NAMED_BODIES = {
     "attachments": """
         SELECT c.ref FROM json_each(:refs) t CROSS JOIN attachments c
-        WHERE c.ref = t.value AND c.org = :org AND c.marked = 0
+        WHERE c.ref = t.value AND c.org = :org AND (c.marked = 0 OR c.seq >= :seq)
     """,
 }
-"""Of the bodies that a store listed, those that a served record names: held, or restored, and no residue."""
+"""Of the bodies that a store listed, those that a record names which is served (it is held), or newer (restored)."""

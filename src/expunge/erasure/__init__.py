@@ -2,6 +2,7 @@
 
 from expunge.erasure.due import purge_due
 from expunge.erasure.health import Health, read_health
+from expunge.erasure.marking import count_hidden
 from expunge.erasure.opening import open_erasure, release_fence, resume_erasure
 from expunge.erasure.order import Order, Urgency
 from expunge.erasure.preview import Preview, preview
@@ -19,6 +20,7 @@ __all__ = [
     "Saga",
     "Status",
     "Urgency",
+    "count_hidden",
     "find_request",
     "list_due",
     "list_requests",

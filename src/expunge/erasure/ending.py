@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from expunge.authority.port import Tx
 from expunge.erasure.fence import lower_fence
 from expunge.erasure.opening import audit_request
 from expunge.erasure.request import COUNTED, Request, Status, Step, find_request, in_store, list_clear, save
-from expunge.erasure.statements import DROP_MARKS
+from expunge.erasure.statements import DROP_MARKS, SOME_MARKS
 from expunge.model.instant import DAY, Instant
-from expunge.model.scope import type_of
+from expunge.model.scope import Target, type_of
 from expunge.proof import Occasion, Subject, append_follow_ups, append_receipts
 from expunge.system import System
 
@@ -45,25 +45,27 @@ def refuse_plan(tx: Tx, request: Request, system: System, *, role: str, reason: 
 def forget(tx: Tx, request: Request) -> None:
     """Empty the clear scope and the marks: from here on the request knows its subjects by pseudonym alone."""
     tx.change(DROP_MARKS, request=request.rid)
+    gone = () if request.scope is None else request.scope.targets
     request.scope, request.current_step = None, Step.FORGET
     request.done(Step.FORGET)
     for other in list_clear(tx, request.org):
-        if other.rid == request.rid:
-            continue
+        theirs = () if other.rid == request.rid else other.clear_scope.targets
         if other.hides:
-            if _share_a_name(other, request):
+            if _share_a_name(theirs, gone) or not tx.rows(SOME_MARKS, request=other.rid)[0][0]:
                 _forget_scope(tx, other, request)
-        elif _is_covered(other, request):
+        elif theirs and all(any(_covers(mine, target) for mine in gone) for target in theirs):
             _give_way(tx, other, request)
 
 
-def _is_covered(other: Request, request: Request) -> bool:
-    return other.before == request.before and all(subject in request.subjects for subject in other.subjects)
+def _covers(mine: Target, theirs: Target) -> bool:
+    """Whether all that the second selects is selected by the first."""
+    return mine.before in (None, theirs.before) and mine.named().items() <= theirs.named().items()
 
 
-def _share_a_name(other: Request, request: Request) -> bool:
-    mine = {atom for subject in request.subjects for atom in subject.items()}
-    return any(atom in mine for subject in other.subjects for atom in subject.items())
+def _share_a_name(theirs: Sequence[Target], mine: Sequence[Target]) -> bool:
+    """By clear ids: the keys may have been rotated in between."""
+    names = {atom for target in mine for atom in target.named().items()}
+    return any(atom in names for target in theirs for atom in target.named().items())
 
 
 def _forget_scope(tx: Tx, other: Request, request: Request) -> None:

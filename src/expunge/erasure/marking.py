@@ -23,6 +23,7 @@ from expunge.erasure.statements import (
     HAS_TIES,
     PAGE_OF_MARKS,
     SETTLE_BY_EDGE,
+    count_held,
     count_revived,
     find_children,
     find_everywhere,
@@ -30,6 +31,7 @@ from expunge.erasure.statements import (
     find_linked,
     find_rows,
     hide,
+    hide_again,
     page_in_scope,
     settle_by_parent,
     unhide,
@@ -65,6 +67,11 @@ class Outcome:
     def totals(self) -> dict[str, int]:
         """How many records go, by collection."""
         return {name: sum(counts.values()) for name, counts in self.counts.items()}
+
+    @property
+    def derived(self) -> dict[str, int]:
+        """How many of them go for what they were made from, by collection."""
+        return {name: counts["derived"] for name, counts in self.counts.items()}
 
 
 class Marking:
@@ -135,6 +142,11 @@ class Marking:
                 self._tx.change(hide(collection(name)), rids=rids)
         return marks
 
+    def hide_again(self) -> None:
+        """Hide what an earlier attempt has marked as derived while it was held: the closure does not find it anew."""
+        for kind in RECORDS:
+            self._tx.change(hide_again(kind), request=self._request)
+
     def settle(self) -> None:
         """Account each derived record to the first subject it was made from: a kill then changes no receipt."""
         if len(self._scope.targets) == 1:
@@ -153,19 +165,31 @@ class Marking:
         counts = {kind.name: {"direct": 0, "derived": 0} for kind in RECORDS}
         tally: Tally = {kind.name: Counter() for kind in RECORDS}
         derived: Counter[int] = Counter()
-        revived: Counter[int] = Counter()
         for name, direct, position, count in self._tx.rows(COUNT_MARKS, request=self._request):
             counts[name]["direct" if direct else "derived"] += count
             tally[name][position] += count
             if not direct:
                 derived[position] += count
         values = {"org": self._scope.org, "request": self._request}
-        for kind in RECORDS:
-            if kind.versioned_by and any(counts[kind.name].values()):
-                statement = count_revived(kind, self._selector)
-                revived.update(dict(self._tx.rows(statement, targets=self._targets(), **values)))
         detached: Counter[int] = Counter(dict(self._tx.rows(DETACHED, **values)))
-        return Outcome(counts, tally, no_effects() | {"derived": derived, "detached": detached, "revived": revived})
+        effects = {"derived": derived, "detached": detached, "revived": self.revived()}
+        return Outcome(counts, tally, no_effects() | effects)
+
+    def revived(self) -> Counter[int]:
+        """How many older versions become current, by position of the subject."""
+        revived: Counter[int] = Counter()
+        for kind in RECORDS:
+            if kind.versioned_by:
+                revived.update(dict(self._tx.rows(count_revived(kind), org=self._scope.org, request=self._request)))
+        return revived
+
+    def held(self, outcome: Outcome) -> dict[str, tuple[int, int]]:
+        """Of what is marked as derived how many records a hold keeps, and how many of those are outside the scope."""
+        values = {"request": self._request, "org": self._scope.org, "targets": self._targets()}
+        return {
+            name: self._tx.rows(count_held(collection(name), self._selector), **values)[0] if count else (0, 0)
+            for name, count in outcome.derived.items()
+        }
 
     def has_bodies(self) -> bool:
         """Whether a marked record has a body outside the database."""
@@ -211,17 +235,38 @@ def packs(counts: Counter[int], targets: Sequence[Target], size: int) -> Iterato
 def take_back(tx: Tx, request: Request, size: int) -> bool:
     """Undo a page of the marks of a request, and serve its rows again; whether there may be more."""
     page = page_of_marks(tx, request.rid, size, ("", ""))
-    serve_again(tx, request, page, seq=None)
+    serve_again(tx, request.rid, page, seq=None)
     return len(page) == size
 
 
-def serve_again(tx: Tx, request: Request, marks: Sequence[Mark], seq: int | None) -> list[Mark]:
+def serve_again(tx: Tx, request: int, marks: Sequence[Mark], seq: int | None) -> list[Mark]:
     """Drop marks and serve their rows again, as written at ``seq`` (or as they were); those that no other hides."""
     served: list[Mark] = []
     for name in {mark.collection for mark in marks}:
         here = {mark.rid: mark for mark in marks if mark.collection == name}
-        values = {"request": request.rid, "rids": json.dumps(list(here))}
-        served += [here[rid] for (rid,) in tx.rows(unhide(collection(name)), seq=seq, **values)]
+        values = {"request": request, "rids": json.dumps(list(here))}
+        served += [here[rid] for rid, marked in tx.rows(unhide(collection(name)), seq=seq, **values) if not marked]
         ids = json.dumps([mark.id for mark in here.values()], ensure_ascii=False)
-        tx.change(DROP_SOME_MARKS, request=request.rid, collection=name, ids=ids)
+        tx.change(DROP_SOME_MARKS, request=request, collection=name, ids=ids)
     return served
+
+
+def count_hidden(tx: Tx, request: Request) -> dict[str, int]:
+    """How many records a request hides now, by collection: some may have been restored, or have gone by another."""
+    counts: Counter[str] = Counter()
+    for name, _, _, count in tx.rows(COUNT_MARKS, request=request.rid):
+        counts[name] += count
+    return request.totals({name: Counter({0: count}) for name, count in counts.items()})
+
+
+def effects_of_the_rest(tx: Tx, request: Request) -> Tally:
+    """What the purge of what is still hidden does to others: some of it may have been restored since (law 10)."""
+    values = {"org": request.org, "request": request.rid}
+    effects = no_effects()
+    for _, direct, position, count in tx.rows(COUNT_MARKS, request=request.rid):
+        effects["derived"][position] += 0 if direct else count
+    for kind in RECORDS:
+        if kind.versioned_by:
+            effects["revived"].update(dict(tx.rows(count_revived(kind), **values)))
+    effects["detached"].update(dict(tx.rows(DETACHED, **values)))
+    return effects

@@ -32,7 +32,12 @@ def asked_of(system: System, request: Request) -> Asked:
         labels = tuple({part: frozenset({label}) for part, label in subject.items()} for subject in request.subjects)
     else:
         labels = tuple(system.keys.labels(target) for target in request.scope.targets)
-    return Asked(request.org, labels, request.scope, request.before, request.lowered_seq or _AFTER_ALL)
+    return Asked(request.org, labels, request.scope, request.before, _bound(request))
+
+
+def _bound(request: Request) -> int:
+    """Below which ``seq`` something is older than the erasure."""
+    return request.lowered_seq or _AFTER_ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +58,9 @@ class _Shelf:
         return await self._answer(self.store.find(self.collection, asked_of(self.system, self.request)))
 
     async def named(self) -> dict[str, int]:
-        """The bodies that marked rows name, and the position of their subject."""
-        values = {"request": self.request.rid, "collection": self.collection}
-        return dict(await self.system.authority.read(lambda tx: tx.rows(MARKED_BODIES, **values)))
+        """The bodies that marked rows name, but for rows that are held, and the position of their subject."""
+        statement, rid = MARKED_BODIES[self.collection], self.request.rid
+        return dict(await self.system.authority.read(lambda tx: tx.rows(statement, request=rid)))
 
     async def present(self, refs: Iterable[str]) -> set[str]:
         """Which of some bodies are there."""
@@ -82,7 +87,10 @@ def _shelves(system: System, request: Request) -> Iterator[_Shelf]:
 async def holds_any(system: System, request: Request) -> bool:
     """Whether some store holds, or cannot say whether it holds, something in the scope of a request."""
     for shelf in _shelves(system, request):
-        if not shelf.store.capabilities.find or await shelf.found():
+        try:
+            if not shelf.store.capabilities.find or await shelf.found():
+                return True
+        except StoreFault:
             return True
     return False
 
@@ -90,7 +98,7 @@ async def holds_any(system: System, request: Request) -> bool:
 async def remove_outside(system: System, request: Request) -> tuple[dict[str, Counter[int]], list[dict[str, str]]]:
     """Remove from every store what is in scope and what the marked rows name, and make the bytes go.
 
-    Returns how many bodies went, by ``store.collection`` and position, and what is deferred.
+    Returns how many bodies have gone by this request, by ``store.collection`` and position, and what is deferred.
 
     Raises:
         StoreFault: a store did not do it, or says that it did and still lists the bodies (law 16).
@@ -124,10 +132,15 @@ class _Emptying:
         self._positions: dict[str, int] = {}
 
     async def run(self) -> Counter[int]:
-        """Until nothing is listed any more; a round that removes nothing ends it as a fault."""
-        self._positions |= await self._shelf.named()
-        left = await self._shelf.present(self._positions) | await self._listed()
-        went: Counter[int] = Counter()
+        """Until nothing is listed any more; a round that removes nothing ends it as a fault.
+
+        A removal is no commit, so of a run that was killed or failed nobody knows how far it came: of the bodies that
+        marked rows name all are counted, and they are gone when this ends.
+        """
+        named = await self._shelf.named()
+        self._positions |= named
+        left = await self._shelf.present(named) | await self._listed()
+        others: Counter[int] = Counter()
         while left:
             for pack in _packs(sorted(left)):
                 await self._shelf.remove(pack, self._permit)
@@ -135,17 +148,16 @@ class _Emptying:
             gone = left - still
             if not gone:
                 raise StoreFault(f"store {self._shelf.store.name} still holds {len(left)} of what it was to remove")
-            went.update(self._positions[ref] for ref in gone)
+            others.update(self._positions[ref] for ref in gone if ref not in named)
             left = still
-        return went
+        before = self._shelf.request.removed.get(self._shelf.name, Counter())
+        return (before | Counter(named.values())) + others
 
     async def _listed(self) -> set[str]:
         """The bodies in scope, but for those of rows that stay: held ones, and those that were restored."""
         shelf = self._shelf
         found = await shelf.found()
-        mine = await shelf.system.authority.read(
-            lambda tx: _without_kept(tx, shelf.collection, shelf.request.org, found)
-        )
+        mine = await shelf.system.authority.read(lambda tx: _without_kept(tx, shelf, found))
         for position, ref in mine:
             self._positions.setdefault(ref, position)
         return {ref for _, ref in mine}
@@ -156,11 +168,11 @@ def _packs(refs: Sequence[str]) -> Iterator[Sequence[str]]:
         yield refs[start : start + _REFS_A_CALL]
 
 
-def _without_kept(tx: Tx, collection: str, org: str, found: list[Found]) -> list[Found]:
+def _without_kept(tx: Tx, shelf: _Shelf, found: list[Found]) -> list[Found]:
     if not found:
         return []
-    refs = json.dumps([ref for _, ref in found])
-    kept = {ref for (ref,) in tx.rows(NAMED_BODIES[collection], org=org, refs=refs)}
+    values = {"org": shelf.request.org, "refs": json.dumps([ref for _, ref in found]), "seq": _bound(shelf.request)}
+    kept = {ref for (ref,) in tx.rows(NAMED_BODIES[shelf.collection], **values)}
     return [item for item in found if item.ref not in kept]
 
 
@@ -189,7 +201,7 @@ async def _count(shelf: _Shelf) -> Counter[int]:
     kept: set[str] = set()
     if refs := [ref for _, ref in found]:
         kept = await shelf.system.authority.read_apart(
-            lambda tx: bodies_of_live_rows(tx, shelf.collection, shelf.request.org, refs)
+            lambda tx: bodies_of_live_rows(tx, shelf.collection, shelf.request.org, refs, _bound(shelf.request))
         )
     left = {ref: position for position, ref in found if ref not in kept}
     left |= {ref: named[ref] for ref in await shelf.present(named)}
@@ -198,8 +210,10 @@ async def _count(shelf: _Shelf) -> Counter[int]:
 
 async def _within(system: System, store: Lifecycle, asked: Awaitable[T]) -> T:
     """The answer of a store, or a fault when it takes too long."""
+    limit = asyncio.timeout(system.settings.store_timeout_s)
     try:
-        async with asyncio.timeout(system.settings.store_timeout_s):
+        async with limit:
             return await asked
-    except TimeoutError:
-        raise StoreFault(f"store {store.name} did not answer in {system.settings.store_timeout_s:g} s") from None
+    except TimeoutError:  # ours, or one of its own
+        within = f"{system.settings.store_timeout_s:g} s" if limit.expired() else "time"
+        raise StoreFault(f"store {store.name} did not answer in {within}") from None

@@ -25,7 +25,7 @@ TOLERANCE = 0.2
 TOLERATED_ROWS = 10
 """How many records it may always have changed by."""
 
-_FORM = re.compile(r"(sha256:[0-9a-f]{64}):(\d{1,15}(?:\.\d{1,15})*)")
+_FORM = re.compile(r"(sha256:[0-9a-f]{64}):([0-9]{1,15}(?:\.[0-9]{1,15})*)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,19 +71,22 @@ def _rehearse(tx: Tx, system: System, order: Order) -> Preview:
         external=order.external,
         ids=key.pseudonym(scope.org, "plan", marking.digest()) if order.exact else None,
     )
+    held = marking.held(outcome)
+    goes = {name: counts | {"derived": counts["derived"] - held[name][0]} for name, counts in outcome.counts.items()}
+    effects = {name: counts.total() for name, counts in outcome.effects.items()}
     return Preview(
         plan_hash=plan_hash(binding, outcome.totals),
         found=any(outcome.totals.values()),
-        goes=outcome.counts,
-        effects={name: counts.total() for name, counts in outcome.effects.items()},
-        stays=[*_held(tx, order, outcome), *_outliving(tx, order), *_control()],
+        goes=goes,
+        effects=effects | {"derived": sum(counts["derived"] for counts in goes.values())},
+        stays=[*_held(tx, order, outcome, held), *_outliving(tx, order), *_control()],
     )
 
 
-def _held(tx: Tx, order: Order, outcome: Outcome) -> list[Staying]:
-    """What the scope selects and a hold keeps."""
-    selected = count_scope(tx, order.scope)
-    kept = {name: counts.total() - outcome.counts[name]["direct"] for name, counts in selected.items()}
+def _held(tx: Tx, order: Order, outcome: Outcome, derived: dict[str, tuple[int, int]]) -> list[Staying]:
+    """What the scope selects, or its closure finds, and a hold keeps."""
+    selected = {name: counts.total() for name, counts in count_scope(tx, order.scope).items()}
+    kept = {name: count - outcome.counts[name]["direct"] + derived[name][1] for name, count in selected.items()}
     return [Staying(name, count, "a hold keeps it") for name, count in kept.items() if count]
 
 

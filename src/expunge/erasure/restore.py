@@ -1,14 +1,15 @@
 """Restoring: second thoughts about an erasure that hid its records, for 14 days (seed page Loom, "Tombstone or purge").
 
 Records come back in one commit. What was in scope counts as a reversal; what had been made from it comes back with it
-when nothing that it rests on stays hidden, and does not count.
+when nothing that it rests on stays hidden, and does not count. What another erasure hides as well stays hidden by that
+one; it is as written now all the same, so that the end of the window of this one finds it newer than itself.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from expunge import audit
@@ -19,6 +20,8 @@ from expunge.erasure.marking import Mark, pages_of_marks, serve_again
 from expunge.erasure.request import Request, find_request, save
 from expunge.erasure.statements import (
     DIRECT_MARKS,
+    FREED,
+    HIDDEN_PARENT,
     MARKED_CHILDREN,
     MARKS_NAMED,
     RESTORABLE_FROM,
@@ -32,6 +35,8 @@ from expunge.system import System
 
 OPERATION = "erasure.restore"
 _PAGE = 5000
+Name = tuple[str, str]
+"""The collection of a record, and its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,35 +103,36 @@ class _Restoring:
     def __init__(self, tx: Tx, system: System, request: Request) -> None:
         self._tx, self._system, self._request = tx, system, request
         self._seq = seq_of(tx, request.org)
-        self._counts: Counter[str] = Counter()
         self._values = {"org": request.org, "request": request.rid}
 
     def run(self, keys: Sequence[str]) -> Restored:
-        marks = [mark for page in pages_of_marks(self._tx, self._request.rid, _PAGE) for mark in page]
-        direct = {(row[0], row[1]) for row in self._tx.rows(DIRECT_MARKS, request=self._request.rid)}
+        rid = self._request.rid
+        marks = self._marks(rid)
+        direct = {(row[0], row[1]) for row in self._tx.rows(DIRECT_MARKS, request=rid)}
         named = self._named(keys) if keys else direct
-        chosen = [mark for mark in marks if (mark.collection, mark.id) in named]
-        by_name = {(mark.collection, mark.id): mark for mark in marks}
-        back: list[Mark] = []
-        frontier = self._serve(chosen)
-        self._refuse_unfounded([mark for mark in chosen if (mark.collection, mark.id) not in direct])
-        while frontier:
-            back += frontier
-            frontier = self._serve([by_name[name] for name in self._with(frontier) if name in by_name])
+        chosen = [mark for name, mark in marks.items() if name in named]
+        served = self._give_up(rid, chosen, marks)
+        if keys:
+            self._refuse_unfounded(chosen)
+        served += self._free(served)
+        back = [marks[name] for mark in served if (name := (mark.collection, mark.id)) in marks]
         reversals = Counter(mark.position for mark in back if (mark.collection, mark.id) in direct)
         self._request.reversals.update(reversals)
-        for mark in back:
-            self._request.hidden[mark.collection][mark.position] -= 1
-        return Restored(self._request, dict(self._counts), reversals.total(), len(marks) - len(back))
+        counts = Counter(mark.collection for mark in served)
+        return Restored(self._request, dict(counts), reversals.total(), len(marks) - len(back))
 
-    def _named(self, keys: Sequence[str]) -> set[tuple[str, str]]:
+    def _marks(self, request: int) -> dict[Name, Mark]:
+        pages = pages_of_marks(self._tx, request, _PAGE)
+        return {(mark.collection, mark.id): mark for page in pages for mark in page}
+
+    def _named(self, keys: Sequence[str]) -> set[Name]:
         """The marks that each key names.
 
         Raises:
             InputError: a key names none.
 
         """
-        named: set[tuple[str, str]] = set()
+        named: set[Name] = set()
         for key in dict.fromkeys(keys):
             found = {(name, record_id) for name, record_id in self._tx.rows(MARKS_NAMED, key=key, **self._values)}
             if not found:
@@ -137,12 +143,31 @@ class _Restoring:
             named |= found
         return named
 
-    def _serve(self, marks: Sequence[Mark]) -> list[Mark]:
-        """Serve records again, those that no other hides, unless a fence stands over them (law 4)."""
-        self._guard(marks)
-        served = serve_again(self._tx, self._request, marks, self._seq)
-        self._counts.update(mark.collection for mark in served)
+    def _give_up(self, request: int, marks: Sequence[Mark], all_marks: Mapping[Name, Mark]) -> list[Mark]:
+        """Let a request hide these records no more, nor what it hides for them; those that are served again by it.
+
+        What another hides stays hidden. Nothing is served under a fence (law 4).
+        """
+        served: list[Mark] = []
+        while marks:
+            self._guard(marks)
+            served += serve_again(self._tx, request, marks, self._seq)
+            marks = [all_marks[name] for name in self._with(request, marks) if name in all_marks]
         return served
+
+    def _free(self, served: Sequence[Mark]) -> list[Mark]:
+        """What others hide because its last source was hidden, and a source of it is served again (law 6)."""
+        back: list[Mark] = []
+        while served:
+            freed: dict[int, list[Mark]] = defaultdict(list)
+            ids = json.dumps([mark.id for mark in served], ensure_ascii=False)
+            for request, *mark in self._tx.rows(FREED, org=self._request.org, ids=ids):
+                freed[request].append(Mark(*mark))
+            served = []
+            for request, marks in freed.items():
+                served += self._give_up(request, marks, self._marks(request))
+            back += served
+        return back
 
     def _guard(self, marks: Iterable[Mark]) -> None:
         rids: dict[str, list[int]] = defaultdict(list)
@@ -155,21 +180,24 @@ class _Restoring:
         ]
         self._tx.guard(keys, self._seq)
 
-    def _refuse_unfounded(self, derived: Sequence[Mark]) -> None:
-        """What was made from records that stay hidden does not come back without them (law 5)."""
-        for mark in derived:
-            if self._tx.rows(RESTS_ON_HIDDEN, org=self._request.org, collection=mark.collection, id=mark.id):
+    def _refuse_unfounded(self, chosen: Sequence[Mark]) -> None:
+        """What rests on records that stay hidden, or belongs to one, does not come back without them (law 5)."""
+        for mark in chosen:
+            values = {"org": self._request.org, "collection": mark.collection, "id": mark.id}
+            of_hidden = HIDDEN_PARENT.get(mark.collection)
+            if self._tx.rows(RESTS_ON_HIDDEN, **values) or (of_hidden and self._tx.rows(of_hidden, rid=mark.rid)):
                 raise InputError(
-                    f"{shown(mark.id)} was made from records that stay hidden",
-                    hint="restore what it was made from, and it comes back by itself",
+                    f"{shown(mark.id)} was made from records that stay hidden, or belongs to one",
+                    hint="restore what it was made from, and it comes back by itself; or name both",
                 )
 
-    def _with(self, marks: Sequence[Mark]) -> list[tuple[str, str]]:
-        """What comes back with these records: what belongs to them, and what had been made from them."""
-        ids = json.dumps([mark.id for mark in marks], ensure_ascii=False)
-        found = {(name, record_id) for name, record_id in self._tx.rows(RESTORABLE_FROM, ids=ids, **self._values)}
+    def _with(self, request: int, marks: Sequence[Mark]) -> list[Name]:
+        """What a request hides for these records alone: what belongs to them, and what had been made from them."""
+        values = {"org": self._request.org, "request": request}
+        values["ids"] = json.dumps([mark.id for mark in marks], ensure_ascii=False)
+        found = {(name, record_id) for name, record_id in self._tx.rows(RESTORABLE_FROM, **values)}
         for kind in RECORDS:
             if kind.parent is not None:
-                statement = MARKED_CHILDREN[kind.name]
-                found |= {(kind.name, record_id) for (record_id,) in self._tx.rows(statement, ids=ids, **self._values)}
+                children = self._tx.rows(MARKED_CHILDREN[kind.name], **values)
+                found |= {(kind.name, record_id) for (record_id,) in children}
         return sorted(found)

@@ -138,16 +138,21 @@ class Saga:
         _close_over(marking, marked)
         if counts[ATTACHMENTS.name] or marking.has_bodies():
             raise _NotAtOnce
+        planned: Counter[str] = Counter()
         if marked:  # without an edge nothing outside the scope is touched, and all versions of a key go together
             marking.settle()
-            request.effects = marking.outcome().effects
+            outcome = marking.outcome()
+            request.effects = outcome.effects
+            planned.update(outcome.totals if by_id else outcome.derived)
         request.done(Step.MARK)
         self._lower(tx, request)
         if not by_id:
             purge_scope(tx, request, counts, marked)
+            planned.update({name: count.total() for name, count in request.removed.items()})
+            request.effects["revived"] = marking.revived() if marked else Counter()  # what was not marked is gone now
         for page in list(pages_of_marks(tx, request.rid, self._size)) if marked else []:
             purge_marked(tx, request, page)
-        self._bind(request, {name: count.total() for name, count in request.removed.items()}, marking)
+        self._bind(request, planned, marking)
         request.found = any(count.total() for count in request.removed.values())
         request.done(Step.STORES)  # before this commit they were asked, and held nothing
         request.done(Step.PURGE)
@@ -227,7 +232,9 @@ class Saga:
 
     def _end_marking(self, tx: Tx, request: Request) -> None:
         request.current_step = Step.MARK
-        self._note_marks(request, _marking(tx, request, hiding=False))
+        marking = _marking(tx, request, hiding=True)
+        marking.hide_again()
+        self._note_marks(request, marking)
 
     def _note_marks(self, request: Request, marking: Marking) -> None:
         """Note what is marked. A resume of a purge finds only what is left: there the first answer stands."""
@@ -253,13 +260,12 @@ class Saga:
         try:
             went, deferred = await remove_outside(self._system, self._request)
         except StoreFault as fault:
-            await self._fail(Step.STORES, fault.message)
+            await self._fail(Step.STORES, str(fault))
             return
 
         def work(_tx: Tx, request: Request) -> None:
             request.current_step = Step.STORES
-            for name, counts in ((name, counts) for name, counts in went.items() if counts):
-                request.removed[name] = request.removed.get(name, Counter()) + counts
+            request.removed |= {name: counts for name, counts in went.items() if counts}
             request.deferred = deferred
             request.done(Step.STORES)
 
@@ -291,7 +297,7 @@ class Saga:
             try:
                 outside = await count_outside(self._system, request)
             except StoreFault as fault:
-                await self._fail(Step.CENSUS, f"not counted: {fault.message}")
+                await self._fail(Step.CENSUS, f"not counted: {fault}")
                 return
         counts = [mine | theirs for mine, theirs in zip(inside, outside, strict=True)]
         verified_at = self._system.clock.now()

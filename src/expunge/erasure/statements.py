@@ -106,18 +106,30 @@ def hide(collection: Collection) -> Statement:
 
 
 @lru_cache
-def unhide(collection: Collection) -> Statement:
-    """Serve the rows of ``:rids`` again, those that no other request marks; with a ``:seq``, as written then.
+def hide_again(collection: Collection) -> Statement:
+    """As ``hide`` for what a request has marked as derived and is still served: it was held when it was marked."""
+    return Statement(
+        f"{collection.name}.hide_again",
+        f"""UPDATE {collection.name} AS r SET marked = 1
+        WHERE r.rid IN (SELECT rid FROM marks
+                        WHERE request = :request AND collection = '{collection.name}' AND direct = 0)
+        AND r.marked = 0 AND {not_held(collection.name)}""",
+    )
 
-    The numbers of those that are served again.
+
+@lru_cache
+def unhide(collection: Collection) -> Statement:
+    """Serve the rows of ``:rids`` again that no other request marks; with a ``:seq``, all are as written then.
+
+    Rows ``(rid, marked)``.
     """
     return Statement(
         f"{collection.name}.unhide",
-        f"""UPDATE {collection.name} AS r SET marked = 0, seq = coalesce(:seq, seq)
-        WHERE r.rid IN (SELECT value FROM json_each(:rids)) AND NOT EXISTS (
+        f"""UPDATE {collection.name} AS r SET seq = coalesce(:seq, seq), marked = marked AND EXISTS (
             SELECT 1 FROM marks g WHERE g.id = r.id AND g.org = r.org AND g.request <> :request AND g.rid = r.rid
             AND g.collection = '{collection.name}')
-        RETURNING rid""",
+        WHERE r.rid IN (SELECT value FROM json_each(:rids))
+        RETURNING rid, marked""",
     )
 
 
@@ -149,25 +161,21 @@ def find_children(collection: Collection, column: str) -> Statement:
 
 
 @lru_cache
-def count_revived(collection: Collection, selector: Selector) -> Statement:
-    """Rows ``(position, count)``: marked versions that were current and leave an older one behind them.
-
-    What is in scope goes, too, although an erasure in one commit marks of it only what has edges.
-    """
+def count_revived(collection: Collection) -> Statement:
+    """Rows ``(position, count)``: marked versions that were current and leave an older one behind them."""
     same = " AND ".join(
-        f"r.{column} = v.{column}"
+        f"s.{column} = r.{column}"
         for column in ("org", "namespace", "user_id", "agent", "session_id", collection.versioned_by)
     )
-    outside = f" AND NOT ({selector.within(collection)})" if collection in selector.reached else ""
     return Statement(
         f"{collection.name}.count_revived",
         f"""SELECT m.position, count(*) FROM marks m
-        CROSS JOIN {collection.name} v ON v.org = :org AND v.id = m.id
+        CROSS JOIN {collection.name} r ON r.org = :org AND r.id = m.id
         WHERE m.request = :request AND m.collection = '{collection.name}'
-        AND EXISTS (SELECT 1 FROM {collection.name} r WHERE {same} AND r.marked = 0{outside} AND NOT EXISTS (
-            SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = '{collection.name}' AND d.id = r.id))
-        AND NOT EXISTS (SELECT 1 FROM {collection.name} r WHERE {same}
-                        AND (r.updated_at, r.version) > (v.updated_at, v.version))
+        AND EXISTS (SELECT 1 FROM {collection.name} s WHERE {same} AND s.marked = 0 AND NOT EXISTS (
+            SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = '{collection.name}' AND d.id = s.id))
+        AND NOT EXISTS (SELECT 1 FROM {collection.name} s WHERE {same}
+                        AND (s.updated_at, s.version) > (r.updated_at, r.version))
         GROUP BY m.position""",
     )
 
@@ -201,11 +209,17 @@ PAGE_OF_MARKS = Statement(
     """SELECT collection, id, rid, position, ref FROM marks
     WHERE request = :request AND (collection, id) > (:collection, :id) ORDER BY collection, id LIMIT :size""",
 )
-MARKED_BODIES = Statement(
-    "marks.bodies",
-    """SELECT ref, position FROM marks WHERE request = :request AND collection = :collection AND ref IS NOT NULL""",
-)
-"""Rows ``(ref, position)`` of the bodies that the marked rows of a collection name."""
+MARKED_BODIES = {
+    kind.name: Statement(
+        f"{kind.name}.marked_bodies",
+        f"""SELECT m.ref, m.position FROM marks m
+        WHERE m.request = :request AND m.collection = '{kind.name}' AND m.ref IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM {kind.name} r WHERE r.rid = m.rid AND NOT {not_held(kind.name)})""",
+    )
+    for kind in RECORDS
+    if kind.body_in
+}
+"""Rows ``(ref, position)`` of the bodies that marked rows name, also those that are gone, and not held ones (law 8)."""
 ANY_BODY = Statement(
     "marks.any_body",
     "SELECT EXISTS (SELECT 1 FROM marks WHERE request = :request AND ref IS NOT NULL)",
@@ -214,12 +228,13 @@ NAMED_BODIES = {
     kind.name: Statement(
         f"{kind.name}.named_bodies",
         f"""SELECT r.{kind.body_in} FROM json_each(:refs) j CROSS JOIN {kind.name} r
-        WHERE r.{kind.body_in} = j.value AND r.org = :org AND r.marked = 0""",
+        WHERE r.{kind.body_in} = j.value AND r.org = :org
+        AND (r.marked = 0 OR r.seq >= :seq OR NOT {not_held(kind.name)})""",
     )
     for kind in RECORDS
     if kind.body_in
 }
-"""Of the bodies ``:refs`` those that a row names which is not marked: held, or restored."""
+"""Of the bodies ``:refs`` those that a row names which stays: held, or restored, though another may have hidden it."""
 SOMETHING_HIDDEN = Statement(
     "requests.hiding",
     "SELECT EXISTS (SELECT 1 FROM requests WHERE org = :org AND purge = 0 AND status = 'completed')",
@@ -237,6 +252,7 @@ DROP_SOME_MARKS = Statement(
     """DELETE FROM marks WHERE request = :request AND collection = :collection
     AND id IN (SELECT value FROM json_each(:ids))""",
 )
+SOME_MARKS = Statement("marks.some", "SELECT EXISTS (SELECT 1 FROM marks WHERE request = :request)")
 DROP_MARKS = Statement("marks.drop", "DELETE FROM marks WHERE request = :request")
 COUNT_MARKS = Statement(
     "marks.count",
@@ -330,16 +346,45 @@ RESTORABLE_FROM = Statement(
     f"""SELECT m.collection, m.id FROM json_each(:ids) j
     CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
     CROSS JOIN marks m ON m.request = :request AND m.collection = l.derived_collection AND m.id = l.derived
-    WHERE m.direct = 0 AND (l.rule = 'detach' OR NOT EXISTS (
-        SELECT 1 FROM lineage o WHERE o.org = :org AND o.derived = l.derived AND {_MARKED.format(end="o.source")}))
+    WHERE m.direct = 0 AND CASE l.rule WHEN 'detach' THEN NOT {_MARKED.format(end="l.source")} ELSE NOT EXISTS (
+        SELECT 1 FROM lineage o CROSS JOIN marks g
+        ON g.request = :request AND g.collection = o.source_collection AND g.id = o.source
+        WHERE o.org = :org AND o.derived = l.derived) END
     GROUP BY m.collection, m.id""",
 )
-"""What comes back because a source of it, one of ``:ids``, has: ``detach`` with any, ``retire`` with the last."""
+"""What a request has no reason to hide any more, now that it does not hide ``:ids``.
+
+``detach`` when one of its sources is served; ``retire`` when the request marks none of them: who does, marks it, too.
+"""
+FREED = Statement(
+    "lineage.freed",
+    f"""SELECT m.request, m.collection, m.id, m.rid, m.position, m.ref FROM json_each(:ids) j
+    CROSS JOIN lineage l ON l.org = :org AND l.source = j.value AND l.rule = 'detach'
+    CROSS JOIN marks m ON m.org = :org AND m.id = l.derived AND m.collection = l.derived_collection AND m.direct = 0
+    CROSS JOIN requests q ON q.rid = m.request AND q.purge = 0 AND q.status = 'completed'
+    WHERE NOT {_MARKED.format(end="l.source")}""",
+)
+"""The same for what any request hides because the last source of it was hidden, and that one of ``:ids`` is again."""
 RESTS_ON_HIDDEN = Statement(
     "lineage.rests_on_hidden",
-    f"""SELECT 1 FROM lineage o WHERE o.org = :org AND o.derived = :id AND o.derived_collection = :collection
-    AND {_MARKED.format(end="o.source")} LIMIT 1""",
+    f"""SELECT 1 FROM lineage l
+    WHERE l.org = :org AND l.derived = :id AND l.derived_collection = :collection AND {_MARKED.format(end="l.source")}
+      AND (l.rule = 'retire' OR NOT EXISTS (
+          SELECT 1 FROM lineage o
+          WHERE o.org = :org AND o.derived = l.derived AND NOT {_MARKED.format(end="o.source")})) LIMIT 1""",
 )
+"""A row when a record would have to go for its sources: ``retire`` rests on each of them, ``detach`` on any."""
+HIDDEN_PARENT = {
+    kind.name: Statement(
+        f"{kind.name}.hidden_parent",
+        f"""SELECT 1 FROM {kind.name} r CROSS JOIN marks g
+        ON g.id = r.{kind.parent.column} AND g.org = r.org AND g.collection = '{kind.parent.collection}'
+        WHERE r.rid = :rid""",
+    )
+    for kind in RECORDS
+    if kind.parent is not None
+}
+"""A row when the record that a record belongs to is marked."""
 MARKED_CHILDREN = {
     kind.name: Statement(
         f"{kind.name}.marked_children",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -72,7 +74,10 @@ class Attached:
         try:
             inside = path.resolve(strict=True).is_relative_to(self.folder.resolve(strict=True))
         except (OSError, RuntimeError, UnicodeError, ValueError) as fault:
-            reason = getattr(fault, "strerror", None) or "it is not a file name"
+            looped = isinstance(
+                fault, RuntimeError
+            )  # how Python tells of links that lead back to themselves, up to 3.12
+            reason = os.strerror(errno.ELOOP) if looped else getattr(fault, "strerror", None) or "it is not a file name"
             raise BadField("attachments", f"{shown(name)} cannot be read: {reason}") from None
         if not inside:
             raise BadField("attachments", f"{shown(name)} leads out of the folder of the file")

@@ -38,19 +38,28 @@ class Batch:
             return
         try:
             record = read_record(read_line(item) if isinstance(item, bytes) else item, line, reading)
-            record.brings = _brought(record, attached)
+            brings = _brought(record, attached)
         except BadField as fault:
             self.bad.append(BadRecord(line, fault.field, fault.reason))
             return
         first = self.records.setdefault(record.key, record)
-        if first is record:
-            self.records |= {brought.key: brought for brought in record.brings}
-            return
-        if _same(first, record):
+        if first is not record:
+            if not _same(first, record):
+                self.bad.append(BadRecord(line, "id", _clash(record, first)))
+                return
             self.skipped += 1
-        else:
-            reason = f"{shown(record.id)} stands on line {first.line} with other content"
-            self.bad.append(BadRecord(line, "id", reason))
+        self._take_brought(first, brings)
+
+    def _take_brought(self, record: Record, brings: Iterable[Record]) -> None:
+        for brought in brings:
+            first = self.records.setdefault(brought.key, brought)
+            if first is brought:
+                record.brings.append(brought)
+            elif _same(first, brought):
+                self.skipped += 1
+            else:
+                self.reject(record, "attachments", _clash(brought, first))
+                return
 
     def _drop_cycles(self) -> None:
         """What is left when every record whose needs are met has been taken away lies on a cycle, or behind one."""
@@ -96,6 +105,10 @@ class Batch:
             bad_total=len(bad),
             bad=[{"line": item.line, "field": item.field, "reason": item.reason} for item in bad[:_REPORTED]],
         )
+
+
+def _clash(record: Record, first: Record) -> str:
+    return f"{shown(record.id)} stands on line {first.line} with other content"
 
 
 def _brought(record: Record, attached: Attached | None) -> list[Record]:

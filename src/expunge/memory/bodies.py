@@ -6,10 +6,11 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from expunge.authority.port import Tx
+from expunge.authority.port import GuardKey, Tx
 from expunge.errors import NotOffered, StoreFault
 from expunge.memory.attachments import Attached, attachments_among
 from expunge.memory.batch import Batch
+from expunge.memory.record import Record
 from expunge.memory.statements import LOCATE
 from expunge.stores import Permit
 from expunge.stores.port import Filing
@@ -26,6 +27,7 @@ async def store_bodies(system: System, batch: Batch, attached: Attached | None, 
     one that was written after it (law 4).
 
     Raises:
+        ErasureInProgress, ErasedSince: a fence refuses the unit, so nothing was stored.
         NotOffered: there is no place for attachments.
         InputError: a file has changed since the batch was read.
         DiskFull, StoreFault: they could not be stored; none of them is left.
@@ -37,7 +39,7 @@ async def store_bodies(system: System, batch: Batch, attached: Attached | None, 
     store = system.bodies
     if store is None:
         raise NotOffered("a database in memory has no place for attachments", hint="set objects to a folder")
-    here = await system.authority.read(lambda tx: _present(tx, [record.key for record in wanted]))
+    here = await system.authority.read(lambda tx: _look(tx, system, wanted, as_of))
     refs: Refs = {}
     try:
         for record in wanted:
@@ -57,8 +59,17 @@ async def discard(system: System, refs: Iterable[str]) -> None:
     if unwanted and system.bodies is not None:
         try:
             await system.bodies.remove(unwanted, Permit("records.put", 0))
-        except StoreFault:
+        except (StoreFault, TimeoutError):
             return
+
+
+def _look(tx: Tx, system: System, wanted: Iterable[Record], as_of: Mapping[str, int]) -> set[tuple[str, str]]:
+    """Which attachments are there. The write guards again; this keeps bodies out of a scope while it is erased."""
+    system.check_keys(tx)
+    for record in wanted:
+        org, *stored = record.identity.stored()
+        tx.guard([GuardKey(org, system.keys.matches(org, tuple(stored)), record.dated)], as_of.get(org, 0))
+    return _present(tx, [record.key for record in wanted])
 
 
 def _present(tx: Tx, keys: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:

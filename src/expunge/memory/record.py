@@ -232,6 +232,8 @@ def _read_files(fields: dict[str, Any]) -> tuple[str, ...]:
     files = fields.get("attachments", [])
     if not isinstance(files, list) or not all(isinstance(name, str) and name for name in files):
         raise BadField("attachments", "must be a list of paths")
+    if any("\ud800" <= char <= "\udfff" for name in files for char in name):
+        raise BadField("attachments", "holds a lone surrogate")
     if len(set(files)) < len(files):
         raise BadField("attachments", "names a file twice")
     return tuple(files)

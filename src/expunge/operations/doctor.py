@@ -83,7 +83,13 @@ def _of_files(system: System, seen: Examined) -> Iterator[Finding]:
 
 def _of_mode(path: Path) -> Finding:
     """Whatever holds people's words or keys is its owner's alone."""
-    mode = stat.S_IMODE(path.stat().st_mode)
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as fault:
+        found = f"it was there, and now: {fault.strerror}"
+        return Finding(
+            name=str(path), state="fail", found=found, next="stop every process that uses it, and bring it back"
+        )
     if mode & _OTHERS:
         found = f"mode {mode:04o}: other users of this machine can reach it"
         return Finding(name=str(path), state="fail", found=found, next=f"chmod {mode & ~_OTHERS:04o} {path}")

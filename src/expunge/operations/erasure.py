@@ -287,6 +287,9 @@ async def _answer(system: System, found: Request, signed: list[dict[str, Any]] |
             bodies = await system.authority.read(lambda tx: receipts_of(tx, found.org, found.id))
             signed = [json.loads(body) for body in bodies]
     counted = None if found.census is None else erasure.summed(found.census, system.authority.name)
+    hidden = found.totals(found.hidden)
+    if found.hides:
+        hidden = await system.authority.read(lambda tx: erasure.count_hidden(tx, found))
     return Answer(
         request_id=found.id,
         org=found.org,
@@ -304,7 +307,7 @@ async def _answer(system: System, found: Request, signed: list[dict[str, Any]] |
         purge=found.purge,
         restore_until=_text(found.restore_until),
         found=found.found,
-        hidden=found.totals(found.hidden),
+        hidden=hidden,
         removed=found.totals(found.removed),
         effects={name: counts.total() for name, counts in found.effects.items()},
         reversals_count=found.reversals_count,

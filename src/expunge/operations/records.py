@@ -66,7 +66,7 @@ async def put(system: System, call: Call, given: PutInput) -> PutOutput:
         outcome = await system.authority.run(
             partial(_write, system=system, call=call, batch=batch, refs=refs, given=given)
         )
-    except BaseException:
+    except Exception:  # not when it is cancelled: the unit goes on in its thread, and its rows may name the bodies
         await discard(system, refs.values())
         raise
     await discard(system, set(refs.values()) - outcome.named)

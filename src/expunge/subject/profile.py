@@ -91,8 +91,13 @@ def _made_from(kind: Collection, selector: Selector) -> Statement:
     return Statement(
         f"{kind.name}.made_from",
         f"""SELECT l.derived_collection, count(DISTINCT l.derived) FROM lineage l
-        WHERE l.org = :org AND l.source IN (SELECT r.id {_from(kind, selector)}) GROUP BY 1""",
+        WHERE l.org = :org AND l.source IN (SELECT r.id {_from(kind, selector)}) AND {_SERVED} GROUP BY 1""",
     )
+
+
+_MARKED = "WHEN '{0}' THEN (SELECT d.marked FROM {0} d WHERE d.org = l.org AND d.id = l.derived)"
+_SERVED = f"0 = CASE l.derived_collection {' '.join(_MARKED.format(kind.name) for kind in RECORDS)} END"
+"""Whether the derived end of an edge is served: a hidden record is in nobody's profile."""
 
 
 @lru_cache

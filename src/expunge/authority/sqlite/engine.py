@@ -190,7 +190,7 @@ class SqliteAuthority:
         with faults(self.place):
             schema = str(self._writer.pragma("user_version"))
             pragmas = [Setting(*item) for item in read_back(self._writer, self.place, query_only=False)]
-        files = [file for file in self.place.files() if file.exists()]
+        files = [file for file in self.place.files() if file.exists() or file == self.place.path]
         wal = self.place.files()[1] if self.place.path else None
         return Examined(
             versions={"sqlite": apsw.sqlite_lib_version(), "apsw": apsw.apsw_version(), "schema": schema},
