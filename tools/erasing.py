@@ -134,8 +134,8 @@ async def _hidden() -> list[str]:
     async with _Filled() as (expunge, clock):
         answer = await expunge.erase("mira", purge=False)
         lines = _block("expunge erase --user mira", lambda: show.answer(answer))
-        restored = await expunge.restore(answer.request_id, "fact-07")
-        lines += _block("expunge restore er-… fact-07", lambda: show.restored(restored))
+        restored = await expunge.restore(answer.request_id, "preference/reminders")
+        lines += _block("expunge restore er-… preference/reminders", lambda: show.restored(restored))
         clock.advance(14 * _DAY_S)
         due = await expunge.call("erasure.resume_due")
         lines += ["Fourteen days later:", "", *_block("expunge resume --due", lambda: show.due(due))]
