@@ -80,17 +80,17 @@ def preview(answer: PreviewOutput, *, to_stderr: bool) -> None:
             if any(counts.values()):
                 table.add_row(name, str(counts["direct"]), str(counts["derived"]))
         console.print(table)
-        console.print(effects(answer.effects))
+        console.print(effects(answer.effects, purge=answer.purge))
     for item in answer.stays:
         if item.count is not None:
             console.print(f"{item.count} of {item.collection} stay: {item.why}")
     console.print(f"plan {answer.plan_hash}", style="dim")
 
 
-def effects(found: dict[str, int]) -> str:
+def effects(found: dict[str, int], *, purge: bool) -> str:
     """The effects on others, in words (law 10)."""
     return (
-        f"outside the scope: {found.get('derived', 0)} records made from these go, "
+        f"outside the scope: {found.get('derived', 0)} records made from these {'go' if purge else 'are hidden'}, "
         f"{found.get('detached', 0)} stay and lose a source, {found.get('revived', 0)} older versions become current"
     )
 
@@ -113,7 +113,7 @@ def answer(found: Answer) -> None:
         else:
             print_counts("", {"hidden": dict.fromkeys(census, 0) | found.hidden, "served": census})
     if found.effects and found.found:
-        console.print(effects(found.effects))
+        console.print(effects(found.effects, purge=found.purge))
     for item in found.deferred:
         console.print(
             Text(f"deferred in {item['store']}: {item['reason']}; later: expunge resume {found.request_id}", "yellow")
