@@ -224,7 +224,7 @@ async def test_a_wrong_column(monkeypatch: pytest.MonkeyPatch, name: str, scope:
     await turns_red_and_heals(monkeypatch, (name, scope, mode), mutants)
 
 
-@each(reached=True, modes=("purge",))
+@each("user", "session", "org", "dated", reached=True, modes=("purge",))
 async def test_a_wrong_column_in_the_delete(monkeypatch: pytest.MonkeyPatch, name: str, scope: str, mode: str) -> None:
     """Law 7: mutation `wrong column`, in the spelling that deletes without finding first.
 
@@ -235,7 +235,7 @@ async def test_a_wrong_column_in_the_delete(monkeypatch: pytest.MonkeyPatch, nam
     await turns_red_and_heals(monkeypatch, (name, scope, mode), mutants)
 
 
-@each("namespaces", "agent", "session", "dated", reached=True, several=True)
+@each("namespaces", "session", "dated", reached=True, several=True)
 async def test_a_selector_with_a_cap(monkeypatch: pytest.MonkeyPatch, name: str, scope: str, mode: str) -> None:
     """Law 7, law 11: mutation `cap`, in both spellings at once, where all is done in one commit."""
     mutants = in_selector(name, lambda text: f"{text} AND r.rid <= 1", "where", "within")

@@ -447,3 +447,21 @@ async def test_held_records_do_not_stop_the_rest(tmp_path: Any, batch_rows: int)
         after = await dump(expunge)
         assert ids(after) == {*(f"held{n}" for n in range(6)), "f"}
         assert set(after["lineage"]) == {"f<held0"}
+
+
+async def test_a_later_erasure_does_not_forget_what_a_hold_keeps_of_an_earlier_one(expunge: Expunge) -> None:
+    """Laws 5, 7 and 8: what was made from the subject's words and is held stays known, and goes when the hold ends."""
+    hold = Statement("test.hold", "INSERT INTO holds (org, user_id, placed_at) VALUES ('default', 'bob', 0)")
+    await expunge.put([episode("a", "ann"), memory("m", "k", "bob", sources=["a"]), episode("b", "bob")])
+    await expunge.system.authority.run(lambda tx: tx.change(hold))
+    first = await expunge.erase("ann", purge=True)
+    assert (first.status, first.residue) == ("failed", {"memories": 1})
+    assert (await expunge.erase("ann", purge=True)).status == "completed"
+    still = await expunge.call("erasure.status", request_id=first.request_id)
+    assert still.status == "failed"
+    await expunge.system.authority.run(
+        lambda tx: tx.change(Statement("test.release", "UPDATE holds SET released_at = 1"))
+    )
+    answer = await expunge.resume(first.request_id)
+    assert (answer.status, answer.removed["memories"]) == ("completed", 1)
+    assert ids(await dump(expunge)) == {"b"}

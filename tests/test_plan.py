@@ -186,6 +186,19 @@ async def test_a_hash_of_another_erasure_is_refused(filled: Expunge, name: str, 
             assert await state(filled) == stored
 
 
+async def test_a_hash_of_another_whole_org_is_refused(in_memory: Expunge) -> None:
+    """Bad input: two orgs that hold the same are told apart, though a whole org has no pseudonym of its own."""
+    for org in ("default", "other"):
+        await in_memory.put(one_of_each("ann", "a"), org=org)
+    seen = await in_memory.preview(whole_org=True)
+    stored = await state(in_memory)
+    with pytest.raises(PlanChanged):
+        await in_memory.erase(whole_org=True, org="other", purge=True, plan_hash=seen.plan_hash)
+    assert await state(in_memory) == stored
+    assert (await in_memory.erase(whole_org=True, purge=True, plan_hash=seen.plan_hash)).status == "completed"
+    assert len(ids(await dump(in_memory))) == 8
+
+
 def digits_of(found: Any, counted: Any) -> str:
     """The digits of one preview with the counts of another: so that only the digits can be what is refused."""
     return f"{found.plan_hash.rsplit(':', 1)[0]}:{counted.plan_hash.rsplit(':', 1)[1]}"

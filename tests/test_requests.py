@@ -23,7 +23,7 @@ from expunge.errors import (
 from expunge.model.instant import ManualClock
 from expunge.model.scope import Scope
 from expunge.operations.erasure import Listed
-from tests.crash.kit import everything, watched
+from tests.crash.kit import everything, holding, watched
 from tests.support import dump, episode, event, fact, ids, memory, one_of_each, purge_order
 from tests.test_erasure import hold, release
 from tests.test_restore import ANN, BOB, CEM, DAY_S, DORA, NOTES, OTHER, WINDOW_S, count, hide, marked
@@ -236,6 +236,44 @@ async def test_so_many_attempts_and_then_a_person(tmp_path: Path, most: int, pur
         assert ids(await dump(expunge)) - {"<goes>"} == {"<kept>", "<new>"}
 
 
+async def test_a_blocked_one_has_not_been_tried(tmp_path: Path) -> None:
+    """Design 4: to wait for a hold is no attempt, however few there may be; and its fence does not stay up."""
+    async with Expunge(settings=Settings(db=str(tmp_path / "x.db"), max_attempts=1)) as expunge:
+        await expunge.put([episode("<a>", ANN, namespace=NOTES), episode("<b>", BOB)])
+        await hold(expunge, namespace=NOTES)
+        answer = await expunge.erase(purge=True, namespaces=[NOTES])
+        for _ in range(3):
+            answer = await expunge.resume(answer.request_id)
+            assert (answer.status, answer.attempts) == ("blocked", 1)
+        await release(expunge)
+        assert (await expunge.resume(answer.request_id)).status == "completed"
+        await expunge.put([episode("<back>", ANN, namespace=NOTES)])
+        assert ids(await dump(expunge)) == {"<b>", "<back>"}
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+@pytest.mark.parametrize("wider", ["user", "agent", "org"])
+async def test_a_wider_erasure_clears_what_a_stopped_one_left(tmp_path: Path, wider: str, rotated: bool) -> None:
+    """Law 14: its clear id goes when all that it was to remove has gone by another, also under another key."""
+    async with Expunge(settings=Settings(db=str(tmp_path / "x.db"))) as expunge:
+        await expunge.put([mine("<a>"), memory("<m>", "s", sources=["<a>"]), episode("<b>", BOB)])
+        whole = Scope("default", user_ids=(ANN,), agent="writer<00001>")
+        opened = await open_erasure(expunge.system, Order(whole, whole.type, purge=True), actor="t", role="operator")
+        await expunge.call("erasure.release", request_id=opened.id)
+        other = await start(expunge, "session")
+        await expunge.call("erasure.release", request_id=other)
+        if rotated:
+            await expunge.call("keys.rotate")
+        words: dict[str, Any] = {"user": {}, "agent": {"agent": "writer<00001>"}, "org": {"whole_org": True}}[wider]
+        purged = await expunge.erase(*([ANN] if wider == "user" else []), purge=True, **words)
+        assert purged.status == "completed"
+        stopped = await expunge.call("erasure.status", request_id=opened.id)
+        assert (stopped.status, stopped.failure_reason) == ("abandoned", f"its subjects went by {purged.request_id}")
+        left = await expunge.call("erasure.status", request_id=other)
+        assert left.status == ("abandoned" if wider == "org" else "failed")  # the session may have been others', too
+        assert holding(tmp_path, [ANN]) == {}
+
+
 # --- release -----------------------------------------------------------------------------------------------------------
 
 
@@ -273,8 +311,7 @@ async def test_a_fence_that_stayed_is_released(tmp_path: Path, scope: str, batch
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize("purge", [True, False])
-@pytest.mark.parametrize("batch_rows", [1, 1000])
+@pytest.mark.parametrize(("batch_rows", "purge"), [(1, True), (1, False), (1000, True)])
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_a_killed_erasure_is_released(tmp_path: Path, scope: str, batch_rows: int, purge: bool) -> None:
     """Laws 4 and 5: it has failed by it; resumed it takes what is older, and what was made of that since."""
@@ -327,8 +364,7 @@ async def test_only_a_fence_that_stands_is_released(expunge: Expunge) -> None:
 
 
 @pytest.mark.parametrize("purge", [True, False])
-@pytest.mark.parametrize("batch_rows", [1, 1000])
-@pytest.mark.parametrize("scope", ["user", "namespace"])
+@pytest.mark.parametrize(("scope", "batch_rows"), [("user", 1000), ("namespace", 1), ("namespace", 1000)])
 async def test_a_runner_is_fenced_out_by_a_release(tmp_path: Path, scope: str, batch_rows: int, purge: bool) -> None:
     """Design 4: before whichever commit it is, it changes nothing any more, and a resume ends what it had begun."""
     settings = Settings(db=str(tmp_path / "x.db"), batch_rows=batch_rows)

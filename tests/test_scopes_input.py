@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from expunge import Expunge
+from expunge.cli.app import app
 from expunge.errors import ExpungeError, InputError, InvalidId, InvalidInstant, InvalidScope
 from expunge.model.instant import ManualClock
 from tests.scopes_support import NOW, served_episodes, state
@@ -296,19 +298,42 @@ async def test_the_flags_of_erase_narrow_each_other(tmp_path: Path) -> None:
         assert ids(await dump(expunge)) == everybody - gone
 
 
-async def test_flags_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+def test_flags_that_contradict_each_other_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bad input: an empty conjunction, the whole org and more, two lists, and a session of nobody."""
-    db = str(tmp_path / "expunge.db")
-    async with Expunge(db) as expunge:
-        await expunge.put(of_everybody())
-        before = await state(expunge)
-    two_lists = ["--user", "a", "--user", "b", "--namespace", "n", "--namespace", "m"]
-    for flags, code in (
-        ([], "INVALID_SCOPE"),
-        (["--whole-org", "--user", "ann"], "INVALID_SCOPE"),
-        (["--session", "-"], "INVALID_ID"),
-        (two_lists, "INVALID_SCOPE"),
-    ):
-        assert run(tmp_path, "erase", *flags, "--purge", "--yes", exits=2)["code"] == code
-    async with Expunge(db) as expunge:
-        assert await state(expunge) == before
+
+    async def filled() -> Any:
+        async with Expunge(str(tmp_path / "expunge.db")) as expunge:
+            await expunge.put(of_everybody())
+            return await state(expunge)
+
+    before = asyncio.run(filled())
+    monkeypatch.chdir(tmp_path)
+    refused: list[tuple[list[str], type[ExpungeError]]] = [
+        ([], InvalidScope),
+        (["--before", AT], InvalidScope),
+        (["--whole-org", "--user", "ann"], InvalidScope),
+        (["--whole-org", "--namespace", "n"], InvalidScope),
+        (["--whole-org", "--session", "s"], InvalidScope),
+        (["--whole-org", "--agent", "a"], InvalidScope),
+        (["--user", "a", "--user", "b", "--namespace", "n", "--namespace", "m"], InvalidScope),
+        (["--session", "-"], InvalidId),
+        (["--agent", ""], InvalidId),
+        (["--whole-org", "--before", "2026-01-01"], InvalidInstant),
+        (["--whole-org", "--before", "9999-01-01T00:00:00Z"], InvalidScope),
+        (["--user", "ann", "--exact"], InputError),
+        (["--user", "ann", "--plan", "sha256:abc"], InputError),
+    ]
+    for flags, error in refused:
+        for more in (["--purge"], ["--dry-run"]):
+            if flags[-1:] == ["--exact"] and more == ["--dry-run"]:  # that is how an exact hash is asked for
+                continue
+            with pytest.raises(error) as fault:
+                app(["erase", *flags, *more, "--yes"], standalone_mode=False)
+            assert type(fault.value) is error
+    assert run(tmp_path, "erase", "--session", "-", "--purge", "--yes", exits=2)["code"] == "INVALID_ID"
+
+    async def look() -> Any:
+        async with Expunge(str(tmp_path / "expunge.db")) as expunge:
+            return await state(expunge)
+
+    assert asyncio.run(look()) == before

@@ -53,8 +53,7 @@ async def ledger_of(expunge: Expunge, request_id: str) -> list[dict[str, Any]]:
 # --- the end of a window -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch_rows", [1, 3, 1000])
-@pytest.mark.parametrize("rotated", [False, True])
+@pytest.mark.parametrize(("batch_rows", "rotated"), [(1, False), (3, True), (1000, False), (1000, True)])
 async def test_the_end_of_a_window(tmp_path: Path, batch_rows: int, rotated: bool) -> None:
     """Laws 7, 10 and 14: what was not restored goes, with a second receipt; who came back and what did stays."""
     settings = Settings(db=str(tmp_path / "x.db"), batch_rows=batch_rows)
@@ -395,8 +394,7 @@ def people() -> list[dict[str, Any]]:
     return [*records, episode("<ann-else>", ANN, namespace=OTHER, agent="writer<00001>"), episode("<cem>", CEM)]
 
 
-@pytest.mark.parametrize("rotated", [False, True])
-@pytest.mark.parametrize("batch_rows", [2, 1000])
+@pytest.mark.parametrize(("batch_rows", "rotated"), [(2, False), (1000, True)])
 @pytest.mark.parametrize("scope", HIDES)
 async def test_a_purge_of_who_was_hidden(tmp_path: Path, scope: str, batch_rows: int, rotated: bool) -> None:
     """Laws 7 and 14: the purged one stands in no byte of any file, and the others can still be restored."""

@@ -28,8 +28,8 @@ from expunge.proof import verify
 LOCOMO = os.environ.get("EXPUNGE_LOCOMO", "")
 needs_locomo = pytest.mark.skipif(
     not LOCOMO,
-    reason="EXPUNGE_LOCOMO is not set, so erasure on real conversations is left out: 20 speakers, the lineage cases "
-    "built on them, and loading again after an erasure",
+    reason="EXPUNGE_LOCOMO is not set, so erasure on real conversations is left out: 20 speakers, every scope, hiding and "
+    "restoring, the lineage cases built on them, and loading again after an erasure",
 )
 
 DATABASE = "expunge.db"

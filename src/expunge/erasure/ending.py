@@ -10,7 +10,7 @@ from expunge.authority.port import Tx
 from expunge.erasure.fence import lower_fence
 from expunge.erasure.opening import audit_request
 from expunge.erasure.request import COUNTED, Request, Status, Step, find_request, in_store, list_clear, save
-from expunge.erasure.statements import DROP_MARKS, SOME_MARKS
+from expunge.erasure.statements import DROP_MARKS, MARKED_THERE, SOME_MARKS
 from expunge.model.instant import DAY, Instant
 from expunge.model.scope import Target, type_of
 from expunge.proof import Occasion, Subject, append_follow_ups, append_receipts
@@ -75,12 +75,17 @@ def _forget_scope(tx: Tx, other: Request, request: Request) -> None:
 
 
 def _give_way(tx: Tx, other: Request, request: Request) -> None:
-    """An erasure that stopped short and whose subjects have now gone by another: its clear ids and fence go too."""
+    """An erasure that stopped short and whose subjects have now gone by another: its clear ids and fence go too.
+
+    Where something that it marks is still there (a hold keeps it), a resume goes on by its marks; otherwise it has ended.
+    """
     was = other.copy()
-    tx.change(DROP_MARKS, request=other.rid)
     if other.fence_seq is not None:
         lower_fence(tx, other)
-    other.scope, other.status, other.failure_reason = None, Status.ABANDONED, f"its subjects went by {request.id}"
+    other.scope = None
+    if not tx.rows(MARKED_THERE, request=other.rid)[0][0]:
+        tx.change(DROP_MARKS, request=other.rid)
+        other.status, other.failure_reason = Status.ABANDONED, f"its subjects went by {request.id}"
     save(tx, other, was=was, now=request.updated_at)
 
 

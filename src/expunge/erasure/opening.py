@@ -169,7 +169,7 @@ def _unblock(tx: Tx, request: Request) -> bool:
 
 def _take_over(request: Request, max_attempts: int) -> str:
     """Give the request to the next attempt, or give it up; the outcome for the audit."""
-    if request.attempt >= max_attempts:
+    if request.attempt >= max_attempts and request.status is not Status.BLOCKED:  # that one has not been tried
         request.status = Status.ABANDONED
         return "abandoned"
     if request.status is Status.FAILED:

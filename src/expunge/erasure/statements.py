@@ -247,7 +247,17 @@ DROP_OTHERS = Statement(
     AND request IN (SELECT rid FROM requests WHERE org = :org AND purge = 0 AND status = 'completed')""",
 )
 """What is gone cannot be restored: the marks of requests that had hidden it go as well."""
-DROP_SOME_MARKS = Statement(
+DROP_MARKED_THERE = Statement(
+    "marks.there",
+    "SELECT "
+    + " OR ".join(
+        f"""EXISTS (SELECT 1 FROM marks m CROSS JOIN {kind.name} r ON r.rid = m.rid
+        WHERE m.request = :request AND m.collection = '{kind.name}')"""
+        for kind in RECORDS
+    ),
+)
+"""Whether anything that a request marks is still there."""
+SOME_MARKS = Statement(
     "marks.drop_some",
     """DELETE FROM marks WHERE request = :request AND collection = :collection
     AND id IN (SELECT value FROM json_each(:ids))""",
@@ -346,15 +356,15 @@ RESTORABLE_FROM = Statement(
     f"""SELECT m.collection, m.id FROM json_each(:ids) j
     CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
     CROSS JOIN marks m ON m.request = :request AND m.collection = l.derived_collection AND m.id = l.derived
-    WHERE m.direct = 0 AND CASE l.rule WHEN 'detach' THEN NOT {_MARKED.format(end="l.source")} ELSE NOT EXISTS (
+    WHERE m.direct = 0 AND ((l.rule = 'detach' AND NOT {_MARKED.format(end="l.source")}) OR NOT EXISTS (
         SELECT 1 FROM lineage o CROSS JOIN marks g
         ON g.request = :request AND g.collection = o.source_collection AND g.id = o.source
-        WHERE o.org = :org AND o.derived = l.derived) END
+        WHERE o.org = :org AND o.derived = l.derived))
     GROUP BY m.collection, m.id""",
 )
-"""What a request has no reason to hide any more, now that it does not hide ``:ids``.
+"""What a request has no reason to hide any more, now that it does not hide ``:ids``: it hides no source of it.
 
-``detach`` when one of its sources is served; ``retire`` when the request marks none of them: who does, marks it, too.
+Whoever still hides one hides it, too. ``detach`` comes back with the first source that is served.
 """
 FREED = Statement(
     "lineage.freed",
