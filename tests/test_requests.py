@@ -264,8 +264,8 @@ async def test_a_wider_erasure_clears_what_a_stopped_one_left(tmp_path: Path, wi
         await expunge.call("erasure.release", request_id=other)
         if rotated:
             await expunge.call("keys.rotate")
-        words: dict[str, Any] = {"user": {}, "agent": {"agent": "writer<00001>"}, "org": {"whole_org": True}}[wider]
-        purged = await expunge.erase(*([ANN] if wider == "user" else []), purge=True, **words)
+        words: dict[str, Any] = {"agent": {"agent": "writer<00001>"}, "org": {"whole_org": True}}.get(wider, {})
+        purged = await expunge.erase(*([] if words else [ANN]), purge=True, **words)
         assert purged.status == "completed"
         stopped = await expunge.call("erasure.status", request_id=opened.id)
         assert (stopped.status, stopped.failure_reason) == ("abandoned", f"its subjects went by {purged.request_id}")

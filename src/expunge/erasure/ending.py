@@ -77,7 +77,7 @@ def _forget_scope(tx: Tx, other: Request, request: Request) -> None:
 def _give_way(tx: Tx, other: Request, request: Request) -> None:
     """An erasure that stopped short and whose subjects have now gone by another: its clear ids and fence go too.
 
-    Where something that it marks is still there (a hold keeps it), a resume goes on by its marks; otherwise it has ended.
+    Where a hold keeps something that it marks, a resume goes on by its marks; otherwise it has ended.
     """
     was = other.copy()
     if other.fence_seq is not None:

@@ -247,7 +247,12 @@ DROP_OTHERS = Statement(
     AND request IN (SELECT rid FROM requests WHERE org = :org AND purge = 0 AND status = 'completed')""",
 )
 """What is gone cannot be restored: the marks of requests that had hidden it go as well."""
-DROP_MARKED_THERE = Statement(
+DROP_SOME_MARKS = Statement(
+    "marks.drop_some",
+    """DELETE FROM marks WHERE request = :request AND collection = :collection
+    AND id IN (SELECT value FROM json_each(:ids))""",
+)
+MARKED_THERE = Statement(
     "marks.there",
     "SELECT "
     + " OR ".join(
@@ -257,11 +262,6 @@ DROP_MARKED_THERE = Statement(
     ),
 )
 """Whether anything that a request marks is still there."""
-SOME_MARKS = Statement(
-    "marks.drop_some",
-    """DELETE FROM marks WHERE request = :request AND collection = :collection
-    AND id IN (SELECT value FROM json_each(:ids))""",
-)
 SOME_MARKS = Statement("marks.some", "SELECT EXISTS (SELECT 1 FROM marks WHERE request = :request)")
 DROP_MARKS = Statement("marks.drop", "DELETE FROM marks WHERE request = :request")
 COUNT_MARKS = Statement(
