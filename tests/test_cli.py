@@ -67,7 +67,7 @@ def test_the_main_job(loaded: Shell) -> None:
     assert list(answer) == [
         "request_id", "org", "scope_type", "status", "current_step", "steps_completed", "attempts", "failure_reason",
         "residue_count", "residue", "requested_at", "verified_at", "census", "purge", "restore_until", "found",
-        "hidden", "removed", "effects", "reversals_count", "plan_hash", "requester", "urgency", "external", "deferred",
+        "subjects", "subjects_found", "hidden", "removed", "effects", "reversals_count", "plan_hash", "requester", "urgency", "external", "deferred",
         "receipt",
     ]  # fmt: skip
     request_id = answer["request_id"]

@@ -264,7 +264,8 @@ async def test_a_wider_erasure_clears_what_a_stopped_one_left(tmp_path: Path, wi
         await expunge.call("erasure.release", request_id=other)
         if rotated:
             await expunge.call("keys.rotate")
-        words: dict[str, Any] = {"agent": {"agent": "writer<00001>"}, "org": {"whole_org": True}}.get(wider, {})
+        named: dict[str, Any] = {"agent": {"agent": "writer<00001>"}, "org": {"whole_org": True}}
+        words = named.get(wider, {})
         purged = await expunge.erase(*([] if words else [ANN]), purge=True, **words)
         assert purged.status == "completed"
         stopped = await expunge.call("erasure.status", request_id=opened.id)

@@ -83,7 +83,7 @@ class Rules:
         return before - self.hidden
 
     def given_up(self, name: str, chosen: set[str], only: str | None = None) -> dict[str, set[str]]:
-        """What is hidden without these, without what belongs to them, and without what is hidden for no other reason.
+        """What is hidden without these, without what belongs to them, and without what is hidden for them alone.
 
         With ``only``, what one of them hides alone is looked at.
         """
@@ -92,20 +92,25 @@ class Rules:
         while void:
             for other, key in void:
                 hides[other].discard(key)
-            anyones = set().union(*hides.values())
             void = {
                 (other, key)
                 for other, keys in hides.items()
                 if only in (None, other)
                 for key in keys
-                if self._parent_was_given_up(key, other, hides)
-                or (key not in self.direct[other] and not self.goes_with(key, keys, anyones))
+                if self._has_no_reason(key, other, hides)
             }
         return hides
 
-    def _parent_was_given_up(self, key: str, name: str, hides: dict[str, set[str]]) -> bool:
-        parent = self.parent(key)
-        return parent in self.hides[name] and parent not in hides[name]
+    def _has_no_reason(self, key: str, name: str, hides: dict[str, set[str]]) -> bool:
+        """Whether a record came to be hidden by an erasure for something that is not hidden by it (or at all) now."""
+        anyones = set().union(*hides.values())
+        left, served = self.hides[name] - hides[name], self.hidden - anyones
+        if self.parent(key) in left:
+            return True
+        if key in self.direct[name] or self.goes_with(key, hides[name], anyones):
+            return False
+        is_detached = self.records[key]["collection"] in DETACH
+        return bool(self.sources(key) & (left | served if is_detached else left))
 
 
 class Player:

@@ -203,7 +203,7 @@ Without `--purge` the records are kept and not served, for 14 days. `restore` br
 what its keys name (ids of records, keys of memories, names of blocks) and what comes back with that: what
 belongs to it, and what was made from it when nothing that it rests on stays hidden. What was in scope counts as
 a reversal. When the time is over, the next opening of the database, or `resume --due`, removes what was not
-restored, and signs a second receipt.
+restored, and signs a second receipt. To remove at once what is hidden, erase the same scope with `--purge`.
 """
 
 _AFTER = """## When it does not end well
@@ -216,7 +216,8 @@ _AFTER = """## When it does not end well
 | `blocked` | a hold covers the whole scope | release the hold, `expunge resume ID` |
 | `abandoned` | five attempts failed, or the plan had changed | look at `failure_reason`, erase again |
 
-A fence that stays up because of it is lowered by `expunge release ID`. An erasure that has ended is shown for
+A fence that stays up because of it is lowered by `expunge release ID`; an erasure that was running has failed by that,
+and can be resumed. An erasure that has ended is shown for
 89 days after it was asked for, and its row goes at 90; ledger and receipts stay. `expunge doctor` names what
 wants a hand.
 """

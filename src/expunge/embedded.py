@@ -11,7 +11,7 @@ from typing import Any, Self
 from expunge.authority.port import Authority
 from expunge.erasure import Progress
 from expunge.erasure.saga import silent
-from expunge.errors import ExpungeError, InputError
+from expunge.errors import ExpungeError, InputError, InvalidScope
 from expunge.model.ids import shown
 from expunge.model.instant import Clock
 from expunge.operations import OPERATIONS, Actor, perform
@@ -21,6 +21,12 @@ from expunge.operations.scopes import scope_words
 from expunge.settings import Settings
 from expunge.stores import BodyStore
 from expunge.system import System, open_system
+
+_SCOPE = frozenset(
+    {"namespaces", "session_id", "agent", "whole_org", "before", "purge", "plan_hash", "exact", "requester", "urgency",
+     "external"}
+)  # fmt: skip
+_WORDS = "users as arguments, and the keywords " + ", ".join(sorted(_SCOPE))
 
 
 class Expunge:
@@ -40,6 +46,7 @@ class Expunge:
         if settings is not None and db is not None:
             self.settings = settings.model_copy(update={"db": db})
         self._clock, self._create, self._authority, self._bodies = clock, create, authority, bodies
+        self._is_open = False
         self.system: System
         self.ended: list[Answer] = []
         """The erasures whose restore window was found to have ended at opening, as they stand now."""
@@ -54,16 +61,22 @@ class Expunge:
         self.system = await open_system(
             self.settings, clock=self._clock, create=self._create, authority=self._authority, bodies=self._bodies
         )
+        self._is_open = True
         # What cannot be purged now is seen in `erasures` and `doctor`, and shall not keep anybody from opening.
         with contextlib.suppress(ExpungeError):
-            self.ended = (await self.call("erasure.resume_due")).erasures
+            self.ended = (await self.call("erasure.resume_due", unattended=True)).erasures
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Wait for what runs and close the database."""
+        self._is_open = False
         await self.system.close()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise InputError("the database is not open", hint="use it inside of: async with Expunge(…) as expunge")
 
     async def call(
         self, name: str, *, as_of: dict[str, int] | None = None, progress: Progress = silent, **values: Any
@@ -85,6 +98,7 @@ class Expunge:
         as_of: dict[str, int] | None = None,
         progress: Progress = silent,
     ) -> Any:
+        self._check_open()
         operation = OPERATIONS.get(name)
         if operation is None:
             raise InputError(f"{shown(name)} is not an operation", hint="see docs/reference/operations.md")
@@ -95,6 +109,7 @@ class Expunge:
 
     async def as_of(self) -> dict[str, int]:
         """The erasure counters now: take it when a unit of work begins, give it to the write that ends it (law 4)."""
+        self._check_open()
         return await self.system.as_of()
 
     async def put(
@@ -104,7 +119,7 @@ class Expunge:
         org: str | None = None,
         skip_bad: bool = False,
         as_of: dict[str, int] | None = None,
-        attachments_from: Path | None = None,
+        attachments_from: Path | str | None = None,
     ) -> PutOutput:
         """Write records (JSON objects or lines of JSON), all or nothing unless ``skip_bad``.
 
@@ -112,10 +127,12 @@ class Expunge:
 
         Without ``as_of`` the work begins now, before the first record is taken from ``records`` (law 4).
         """
+        if isinstance(records, str | bytes):
+            raise InputError("records is one text", hint="give its lines, or a list of objects")
         if as_of is None:
             as_of = await self.as_of()
         values = {"records": list(records), "skip_bad": skip_bad, "org": org}
-        values["attachments_from"] = attachments_from
+        values["attachments_from"] = None if attachments_from is None else Path(attachments_from)
         answer: PutOutput = await self._perform("records.put", values, as_of=as_of)
         return answer
 
@@ -150,8 +167,13 @@ class Expunge:
         dry_run: bool = False,
         progress: Progress = silent,
     ) -> Any:
+        if unknown := scope.keys() - _SCOPE:
+            raise InvalidScope(f"{', '.join(sorted(unknown))} says nothing of a scope", hint=f"it takes {_WORDS}")
         named = {name: scope.pop(name) for name in ("session_id", "agent", "whole_org") if name in scope}
-        words = scope_words(user_ids, scope.pop("namespaces", ()), **named)
+        namespaces = scope.pop("namespaces", ())
+        if isinstance(namespaces, str):
+            raise InvalidScope("namespaces is one text", hint="give a list of namespaces")
+        words = scope_words(user_ids, namespaces, **named)
         values = words | scope | {"org": org, "dry_run": dry_run}
         return await self._perform("erasure.request", values, progress=progress)
 

@@ -21,6 +21,15 @@ _APPEND = Statement(
 )
 
 
+_LATEST = Statement("audit.latest", "SELECT at FROM audit WHERE org = :org ORDER BY n DESC LIMIT 1")
+
+
+def latest(tx: Tx, org: str) -> Instant | None:
+    """When the last thing happened in an org."""
+    rows = tx.rows(_LATEST, org=org)
+    return rows[0][0] if rows else None
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One happening. ``outcome`` is ``intent``, ``done``, or what the operation ended as."""

@@ -166,11 +166,11 @@ def erase(
         list[str] | None, typer.Option("--namespace", metavar="N", help="A namespace; repeat for more.")
     ] = None,
     *,
-    session: Annotated[str | None, typer.Option("--session", metavar="S", help="A session.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="A", help="An agent.")] = None,
+    session: Annotated[list[str] | None, typer.Option("--session", metavar="S", help="A session.")] = None,
+    agent: Annotated[list[str] | None, typer.Option("--agent", metavar="A", help="An agent.")] = None,
     whole_org: Annotated[bool, typer.Option("--whole-org", help="Everything in the org.")] = False,
     before: Annotated[
-        str | None, typer.Option("--before", metavar="T", help="Only what is dated before; ISO-8601 with a zone.")
+        list[str] | None, typer.Option("--before", metavar="T", help="Only what is dated before; ISO-8601 with a zone.")
     ] = None,
     purge: Annotated[
         bool, typer.Option("--purge", help="Remove the records for good; without it they are hidden for 14 days.")
@@ -189,8 +189,15 @@ def erase(
     Users, namespaces, a session and an agent narrow each other: what is in all of them goes.
     """
     users = [*(user or ()), *(_ids(users_from) if users_from else ())]
-    named = scope_words(users, namespace or (), session_id=session, agent=agent, whole_org=whole_org)
-    words = named | {"before": before, "purge": purge, "requester": requester, "plan_hash": plan, "exact": exact}
+    one_session, one_agent = _one("--session", session), _one("--agent", agent)
+    named = scope_words(users, namespace or (), session_id=one_session, agent=one_agent, whole_org=whole_org)
+    words = named | {
+        "before": _one("--before", before),
+        "purge": purge,
+        "requester": requester,
+        "plan_hash": plan,
+        "exact": exact,
+    }
     words["urgency"] = "urgent" if urgent else "normal"
 
     async def work(expunge: Expunge) -> Answer | None:
@@ -211,6 +218,13 @@ def erase(
     if answer is None:
         return 0 if dry_run else EXIT_REFUSED
     return _show_answer(target, answer)
+
+
+def _one(option: str, values: list[str] | None) -> str | None:
+    """The value of an option that may be given once: the last of several would else be taken without a word."""
+    if values and len(values) > 1:
+        raise InputError(f"{option} is given {len(values)} times", hint="ask once for each")
+    return values[0] if values else None
 
 
 def _confirmed(target: Target, preview: PreviewOutput) -> bool:

@@ -81,6 +81,7 @@ def preview(answer: PreviewOutput, *, to_stderr: bool) -> None:
                 table.add_row(name, str(counts["direct"]), str(counts["derived"]))
         console.print(table)
         console.print(effects(answer.effects, purge=answer.purge))
+    _spelling(answer.subjects, answer.subjects_found)
     for item in answer.stays:
         if item.count is not None:
             console.print(f"{item.count} of {item.collection} stay: {item.why}")
@@ -106,27 +107,46 @@ def answer(found: Answer) -> None:
         console.print(f"at step {found.current_step}; done: {', '.join(found.steps_completed)}")
     if found.failure_reason:
         console.print(Text(found.failure_reason, "red"))
-    if found.census is not None:
-        census = {_short(name): count for name, count in found.census.items()}
-        if found.purge:
-            print_counts("", {"removed": dict.fromkeys(census, 0) | found.removed, "left": census})
-        else:
-            print_counts("", {"hidden": dict.fromkeys(census, 0) | found.hidden, "served": census})
-    if found.effects and found.found:
-        console.print(effects(found.effects, purge=found.purge))
+    _counts_of(found)
     for item in found.deferred:
         console.print(
             Text(f"deferred in {item['store']}: {item['reason']}; later: expunge resume {found.request_id}", "yellow")
         )
+    if found.status == "completed" and found.found:
+        _spelling(found.subjects, found.subjects_found)
     if found.reversals_count:
         console.print(f"{found.reversals_count} records were restored")
     if found.status == "completed":
         _completed(found)
+    elif found.status in {"failed", "in_progress"}:
+        console.print(f"to go on: expunge resume {found.request_id}")
+
+
+def _counts_of(found: Answer) -> None:
+    if found.census is not None:
+        census = {_short(name): count for name, count in found.census.items()}
+        (went, mine), stays = ("removed", found.removed), "left"
+        if not found.purge:
+            (went, mine), stays = ("hidden", found.hidden), "served"
+        print_counts("", {went: dict.fromkeys(census, 0) | mine, stays: census})
+    if found.effects and found.found:
+        out().print(effects(found.effects, purge=found.purge))
+
+
+def _spelling(subjects: int, found: int) -> None:
+    """A subject of which nothing is found may be one that was mistyped."""
+    if 0 < found < subjects:
+        words = (
+            f"nothing found on {subjects - found} of {subjects}: are all ids spelled as they were loaded? case counts"
+        )
+        err().print(Text(words, "yellow"))
 
 
 def _completed(found: Answer) -> None:
     console = out()
-    if not found.purge:
+    if not found.purge and not any(found.hidden.values()):
+        console.print("nothing is hidden any more")
+    elif not found.purge:
         words = (
             f"hidden, not gone: nothing in scope is served, and the records are kept until {found.restore_until}.\n"
             f"To have them back: expunge restore {found.request_id}. After that time they are removed for good."
@@ -198,8 +218,9 @@ def listing(found: ListOutput) -> None:
 
 def census(found: CensusOutput) -> None:
     """A fresh count."""
-    print_counts("", {"left": found.census})
-    out().print(f"{found.residue_count} left, counted at {found.counted_at}")
+    word = "left" if found.purge else "served"
+    print_counts("", {word: found.census})
+    out().print(f"{found.residue_count} {word}, counted at {found.counted_at}")
 
 
 def checks(found: Sequence[Check], number: int | None = None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from expunge.authority.port import Tx
 from expunge.erasure.fence import lower_fence
+from expunge.erasure.marking import tally_of_marks
 from expunge.erasure.opening import audit_request
 from expunge.erasure.request import COUNTED, Request, Status, Step, find_request, in_store, list_clear, save
 from expunge.erasure.statements import DROP_MARKS, MARKED_THERE, SOME_MARKS
@@ -87,6 +88,13 @@ def _give_way(tx: Tx, other: Request, request: Request) -> None:
         tx.change(DROP_MARKS, request=other.rid)
         other.status, other.failure_reason = Status.ABANDONED, f"its subjects went by {request.id}"
     save(tx, other, was=was, now=request.updated_at)
+
+
+def end_hiding(tx: Tx, request: Request) -> None:
+    """Note how many records are hidden now: some may have gone by another erasure, and nobody is known for nothing."""
+    request.hidden = tally_of_marks(tx, request)
+    if not any(counts.total() for counts in request.hidden.values()):
+        request.scope = None
 
 
 def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[dict[str, Any]]:

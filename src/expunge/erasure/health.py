@@ -16,9 +16,10 @@ _STANDING = Statement(
 _STOPPED = Statement(
     "requests.unfinished",
     """SELECT org, id, status FROM requests WHERE status IN ('in_progress', 'failed', 'blocked')
-    OR (status = 'abandoned' AND scope IS NOT NULL) ORDER BY rid""",
+    OR (status = 'abandoned' AND (scope IS NOT NULL OR EXISTS (SELECT 1 FROM marks m WHERE m.request = requests.rid)))
+    ORDER BY rid""",
 )
-"""One that was abandoned and still knows its scope has neither ended nor been cleared by another."""
+"""One that was abandoned and still knows its scope, or marks something, has not been cleared by another."""
 _DEFERRED = Statement("requests.deferred", "SELECT org, id FROM requests WHERE deferred <> '[]' ORDER BY rid")
 _LATEST = Statement("requests.latest", "SELECT max(requested_at) FROM requests")
 

@@ -23,6 +23,7 @@ from expunge.erasure.statements import (
     HAS_TIES,
     PAGE_OF_MARKS,
     SETTLE_BY_EDGE,
+    UNFOUNDED,
     count_held,
     count_revived,
     find_children,
@@ -239,6 +240,12 @@ def take_back(tx: Tx, request: Request, size: int) -> bool:
     return len(page) == size
 
 
+def take_back_unfounded(tx: Tx, request: Request) -> None:
+    """Serve again what was marked for having lost its last source, and has one again (law 6)."""
+    while rows := tx.rows(UNFOUNDED, org=request.org, request=request.rid):
+        serve_again(tx, request.rid, [Mark._make(row) for row in rows], seq=None)
+
+
 def serve_again(tx: Tx, request: int, marks: Sequence[Mark], seq: int | None) -> list[Mark]:
     """Drop marks and serve their rows again, as written at ``seq`` (or as they were); those that no other hides."""
     served: list[Mark] = []
@@ -251,12 +258,17 @@ def serve_again(tx: Tx, request: int, marks: Sequence[Mark], seq: int | None) ->
     return served
 
 
+def tally_of_marks(tx: Tx, request: Request) -> Tally:
+    """How many records a request marks now, by collection and position of the subject."""
+    tally: Tally = {kind.name: Counter() for kind in RECORDS}
+    for name, _, position, count in tx.rows(COUNT_MARKS, request=request.rid):
+        tally[name][position] += count
+    return tally
+
+
 def count_hidden(tx: Tx, request: Request) -> dict[str, int]:
     """How many records a request hides now, by collection: some may have been restored, or have gone by another."""
-    counts: Counter[str] = Counter()
-    for name, _, _, count in tx.rows(COUNT_MARKS, request=request.rid):
-        counts[name] += count
-    return request.totals({name: Counter({0: count}) for name, count in counts.items()})
+    return request.totals(tally_of_marks(tx, request))
 
 
 def effects_of_the_rest(tx: Tx, request: Request) -> Tally:

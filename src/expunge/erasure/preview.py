@@ -33,6 +33,7 @@ class Preview:
 
     plan_hash: str
     found: bool
+    subjects_found: int
     goes: dict[str, dict[str, int]]
     effects: dict[str, int]
     stays: list[Staying]
@@ -77,6 +78,7 @@ def _rehearse(tx: Tx, system: System, order: Order) -> Preview:
     return Preview(
         plan_hash=plan_hash(binding, outcome.totals),
         found=any(outcome.totals.values()),
+        subjects_found=len({at for counts in outcome.tally.values() for at, count in counts.items() if count}),
         goes=goes,
         effects=effects | {"derived": sum(counts["derived"] for counts in goes.values())},
         stays=[*_held(tx, order, outcome, held), *_outliving(tx, order), *_control()],

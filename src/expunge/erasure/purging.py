@@ -18,7 +18,7 @@ from expunge.erasure.statements import (
     CUT_FROM_DERIVED,
     CUT_FROM_SOURCE,
     DROP_OTHERS,
-    SOMETHING_HIDDEN,
+    OTHERS_OPEN,
     delete_in_scope,
     delete_marked,
 )
@@ -41,9 +41,9 @@ def purge_scope(tx: Tx, request: Request, counts: Mapping[str, Counter[int]], li
     _cut(tx, request, [mark.id for mark in linked])
 
 
-def something_is_hidden(tx: Tx, org: str) -> bool:
-    """Whether some erasure of the org has hidden records that can be restored; what is purged cannot, any more."""
-    return bool(tx.rows(SOMETHING_HIDDEN, org=org)[0][0])
+def others_may_mark(tx: Tx, request: Request) -> bool:
+    """Whether another request of the org, one that hides or has not come to its end, may mark what this one removes."""
+    return bool(tx.rows(OTHERS_OPEN, org=request.org, request=request.rid)[0][0])
 
 
 def purge_marked(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
@@ -51,14 +51,14 @@ def purge_marked(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
     by_kind: dict[str, list[Mark]] = defaultdict(list)
     for mark in marks:
         by_kind[mark.collection].append(mark)
-    has_hidden = something_is_hidden(tx, request.org)
+    shared = others_may_mark(tx, request)
     gone: list[str] = []
     for name, here in by_kind.items():
         rids = json.dumps(sorted(mark.rid for mark in here))  # in the order of the file, which is read once
         went = tx.rows(delete_marked(collection(name)), org=request.org, rids=rids)
         positions = {mark.id: mark.position for mark in here}
         _account(request, name, Counter(positions[record_id] for (record_id,) in went))
-        if went and has_hidden:
+        if went and shared:
             ids = json.dumps([record_id for (record_id,) in went], ensure_ascii=False)
             tx.change(DROP_OTHERS, org=request.org, request=request.rid, collection=name, ids=ids)
         gone += [record_id for (record_id,) in went]

@@ -46,6 +46,7 @@ async def recount(system: System, org: str, request_id: str) -> dict[str, Any]:
     return {
         "request_id": request.id,
         "status": request.status,
+        "purge": request.purge,
         "counted_at": to_text(system.clock.now()),
         "residue_count": sum(census.values()),
         "census": census,

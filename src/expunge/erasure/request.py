@@ -78,10 +78,15 @@ _CLEAR = Statement(
 )
 _DUE = Statement(
     "requests.due",
-    f"""SELECT {_COLUMNS} FROM requests WHERE purge = 0 AND status = 'completed' AND restore_until <= :now
+    f"""SELECT {_COLUMNS} FROM requests WHERE restore_until <= :now AND (
+        (purge = 0 AND status = 'completed') OR (purge = 1 AND status = 'failed' AND :again)
+        OR (purge = 1 AND status = 'in_progress' AND (:again OR updated_at <= :idle)))
     ORDER BY urgency DESC, rid""",
 )
-_EXPIRED = "requested_at <= :since AND purge = 1 AND scope IS NULL AND status IN ('completed', 'abandoned')"
+_IDLE: Instant = 600_000_000
+"""After ten minutes without a commit the runner of a purge that was due is taken to be dead."""
+_EXPIRED = """requested_at <= :since AND purge = 1 AND scope IS NULL AND status IN ('completed', 'abandoned')
+    AND NOT EXISTS (SELECT 1 FROM marks m WHERE m.request = requests.rid)"""
 _EXPIRE = Statement("requests.expire", f"DELETE FROM requests WHERE {_EXPIRED}")
 _SOME_EXPIRED = Statement("requests.some_expired", f"SELECT EXISTS (SELECT 1 FROM requests WHERE {_EXPIRED})")
 _INSERT = Statement(
@@ -178,6 +183,12 @@ class Request:
     def hides(self) -> bool:
         """Whether it has hidden records that can still be restored, or wait for their purge."""
         return self.status is Status.COMPLETED and not self.purge
+
+    @property
+    def subjects_found(self) -> int:
+        """Of how many subjects something was found."""
+        tallies = (counts for tally in (self.hidden, self.removed) for counts in tally.values())
+        return len({position for counts in tallies for position, count in counts.items() if count})
 
     @property
     def reversals_count(self) -> int:
@@ -283,9 +294,12 @@ def list_clear(tx: Tx, org: str) -> list[Request]:
     return [_from_row(row) for row in tx.rows(_CLEAR, org=org)]
 
 
-def list_due(tx: Tx, now: Instant) -> list[Request]:
-    """The requests of every org whose restore window has ended, urgent ones first."""
-    return [_from_row(row) for row in tx.rows(_DUE, now=now)]
+def list_due(tx: Tx, now: Instant, *, again: bool = False) -> list[Request]:
+    """The requests of every org whose restore window has ended, urgent ones first; also where a runner has died.
+
+    With ``again`` those whose purge has failed, or runs, too.
+    """
+    return [_from_row(row) for row in tx.rows(_DUE, now=now, idle=now - _IDLE, again=again)]
 
 
 def some_expired(tx: Tx, now: Instant) -> bool:
@@ -299,7 +313,7 @@ def expire_requests(tx: Tx, now: Instant) -> int:
 
 
 def _is_past(request: Request, now: Instant) -> bool:
-    has_ended = request.purge and request.scope is None and request.status is not Status.IN_PROGRESS
+    has_ended = request.purge and request.status is Status.COMPLETED
     return has_ended and request.requested_at <= now - READABLE_DAYS * DAY
 
 

@@ -17,12 +17,21 @@ from typing import Any, NoReturn, TypeVar
 from expunge.authority.port import Tx
 from expunge.datamap import ATTACHMENTS, RECORDS, Collection
 from expunge.datamap.selector import count_scope
-from expunge.erasure.ending import complete, fail, follow_up, forget, refuse_plan, what_is_left
+from expunge.erasure.ending import complete, end_hiding, fail, follow_up, forget, refuse_plan, what_is_left
 from expunge.erasure.fence import lower_fence
-from expunge.erasure.marking import Mark, Marking, Numbered, packs, page_of_marks, pages_of_marks, take_back
+from expunge.erasure.marking import (
+    Mark,
+    Marking,
+    Numbered,
+    packs,
+    page_of_marks,
+    pages_of_marks,
+    take_back,
+    take_back_unfounded,
+)
 from expunge.erasure.outside import count_outside, holds_any, reclaim_outside, remove_outside
 from expunge.erasure.plan import Binding, difference, plan_hash
-from expunge.erasure.purging import purge_marked, purge_scope, something_is_hidden
+from expunge.erasure.purging import others_may_mark, purge_marked, purge_scope
 from expunge.erasure.recount import count_inside
 from expunge.erasure.request import Counts, Request, Status, Step, save
 from expunge.errors import EnvironmentFault, ErasureInterrupted, PlanChanged, StoreFault
@@ -58,7 +67,7 @@ class Saga:
     async def run(self) -> Request:
         """Go on from the last checkpoint to the end: ``completed``, or ``failed`` with the residue named (law 7).
 
-        A completed request whose reclaim was deferred has it tried again.
+        Of a completed purge, what a killed writer has left in a store goes, and a deferred reclaim is tried again.
 
         Raises:
             RunnerSuperseded: another runner has taken the request over.
@@ -68,7 +77,7 @@ class Saga:
         try:
             if self._request.status is Status.IN_PROGRESS:
                 await self._run()
-            elif self._request.status is Status.COMPLETED and self._request.deferred:
+            elif self._request.status is Status.COMPLETED and self._request.purge:
                 await self._settle()
         except EnvironmentFault as fault:
             request = self._request
@@ -132,7 +141,7 @@ class Saga:
         counts = count_scope(tx, request.clear_scope)
         if sum(count.total() for count in counts.values()) > self._size:
             raise _NotAtOnce
-        by_id = request.exact or something_is_hidden(tx, request.org)
+        by_id = request.exact or others_may_mark(tx, request)
         marking = _marking(tx, request, hiding=False)
         marked = marking.mark_scope() if by_id else marking.mark_linked()
         _close_over(marking, marked)
@@ -234,6 +243,7 @@ class Saga:
         request.current_step = Step.MARK
         marking = _marking(tx, request, hiding=True)
         marking.hide_again()
+        take_back_unfounded(tx, request)
         self._note_marks(request, marking)
 
     def _note_marks(self, request: Request, marking: Marking) -> None:
@@ -310,6 +320,7 @@ class Saga:
             elif request.purge:
                 forget(tx, request)
             else:
+                end_hiding(tx, request)
                 return complete(tx, request, self._system, role=self._role)
             return None
 
@@ -324,7 +335,11 @@ class Saga:
         self.receipts = await self._commit(work)
 
     async def _settle(self) -> None:
-        """Try a deferred reclaim again; when the answer is another one, a follow-up receipt says so."""
+        """Remove what came into a store too late; try a deferred reclaim again, and say so in a follow-up receipt."""
+        if self._system.stores:
+            await remove_outside(self._system, self._request)
+        if not self._request.deferred:
+            return
         deferred = [*await reclaim_outside(self._system), *await self._reclaim()]
         if deferred == self._request.deferred:
             return

@@ -235,18 +235,18 @@ NAMED_BODIES = {
     if kind.body_in
 }
 """Of the bodies ``:refs`` those that a row names which stays: held, or restored, though another may have hidden it."""
-SOMETHING_HIDDEN = Statement(
-    "requests.hiding",
-    "SELECT EXISTS (SELECT 1 FROM requests WHERE org = :org AND purge = 0 AND status = 'completed')",
+OTHERS_OPEN = Statement(
+    "requests.open",
+    """SELECT EXISTS (SELECT 1 FROM requests WHERE org = :org AND rid <> :request
+    AND (status <> 'completed' OR purge = 0))""",
 )
-"""Whether some request of the org keeps records hidden that can be restored."""
+"""Whether another request of the org may mark anything: one that hides, or has not come to its end."""
 DROP_OTHERS = Statement(
     "marks.drop_others",
     """DELETE FROM marks WHERE org = :org AND request <> :request AND collection = :collection
-    AND id IN (SELECT value FROM json_each(:ids))
-    AND request IN (SELECT rid FROM requests WHERE org = :org AND purge = 0 AND status = 'completed')""",
+    AND id IN (SELECT value FROM json_each(:ids))""",
 )
-"""What is gone cannot be restored: the marks of requests that had hidden it go as well."""
+"""What is gone cannot be restored, nor removed again: the marks of other requests on it go as well."""
 DROP_SOME_MARKS = Statement(
     "marks.drop_some",
     """DELETE FROM marks WHERE request = :request AND collection = :collection
@@ -275,6 +275,14 @@ _MARKED = """EXISTS (
 Every request commits its marks before its closure, so of two that take the last two sources of a record the later
 one sees the earlier one's (law 6).
 """
+UNFOUNDED = Statement(
+    "marks.unfounded",
+    f"""SELECT m.collection, m.id, m.rid, m.position, m.ref FROM marks m
+    WHERE m.request = :request AND m.direct = 0 AND EXISTS (
+        SELECT 1 FROM lineage l WHERE l.org = :org AND l.derived = m.id AND l.derived_collection = m.collection
+        AND l.rule = 'detach' AND NOT {_MARKED.format(end="l.source")})""",
+)
+"""What was marked as having lost its last source and has one again, since a restore or a refusal gave it back."""
 DERIVED_OF = Statement(
     "lineage.derived_of",
     f"""SELECT l.derived_collection, l.derived, min(m.position) FROM json_each(:ids) j

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterable
+import stat
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from expunge.datamap import ATTACHMENTS
 from expunge.errors import InputError
@@ -50,7 +52,7 @@ class Attached:
     def _describe(self, name: str) -> tuple[int, str]:
         hashed, size = hashlib.sha256(), 0
         try:
-            with self.path(name).open("rb") as file:
+            with self.open(name) as file:
                 while piece := file.read(_PIECE_BYTES):
                     hashed.update(piece)
                     if (size := size + len(piece)) > self.max_bytes:
@@ -60,8 +62,11 @@ class Attached:
             raise BadField("attachments", f"{shown(name)} cannot be read: {fault.strerror}") from None
         return size, hashed.hexdigest()
 
-    def path(self, name: str) -> Path:
-        """Where a file lies. Whoever wrote the records shall not reach a file outside the folder by its name.
+    def open(self, name: str) -> BinaryIO:
+        """A file of the folder. Whoever wrote the records shall not reach a file outside of it by its name.
+
+        A link that leads elsewhere in the folder is followed once, when the name is resolved; what is opened then is
+        opened step by step, and no link is followed any more, whatever has been put in its place meanwhile.
 
         Raises:
             BadField: it is no regular file inside the folder.
@@ -70,20 +75,20 @@ class Attached:
         parts = PurePosixPath(name).parts
         if not parts or name.startswith("/") or ".." in parts or "\0" in name:
             raise BadField("attachments", f"{shown(name)} is not a path inside the folder of the file")
-        path = self.folder.joinpath(*parts)
         try:
-            inside = path.resolve(strict=True).is_relative_to(self.folder.resolve(strict=True))
+            top, real = self.folder.resolve(strict=True), self.folder.joinpath(*parts).resolve(strict=True)
+            if not real.is_relative_to(top):
+                raise BadField("attachments", f"{shown(name)} leads out of the folder of the file")
+            file = _open_below(top, real.relative_to(top).parts)
         except (OSError, RuntimeError, UnicodeError, ValueError) as fault:
-            looped = isinstance(
-                fault, RuntimeError
-            )  # how Python tells of links that lead back to themselves, up to 3.12
-            reason = os.strerror(errno.ELOOP) if looped else getattr(fault, "strerror", None) or "it is not a file name"
+            # Up to Python 3.12 a RuntimeError tells of links that lead back to themselves.
+            looped = os.strerror(errno.ELOOP) if isinstance(fault, RuntimeError) else None
+            reason = looped or getattr(fault, "strerror", None) or "it is not a file name"
             raise BadField("attachments", f"{shown(name)} cannot be read: {reason}") from None
-        if not inside:
-            raise BadField("attachments", f"{shown(name)} leads out of the folder of the file")
-        if not path.is_file():
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
             raise BadField("attachments", f"{shown(name)} is not a file")
-        return path
+        return os.fdopen(file, "rb")
 
     async def read(self, record: Record) -> AsyncIterator[bytes]:
         """The bytes of an attachment, in pieces.
@@ -95,7 +100,7 @@ class Attached:
         hashed = hashlib.sha256()
         name = record.values["path"]
         try:
-            with self.path(name).open("rb") as file:
+            with self.open(name) as file:
                 while piece := file.read(_PIECE_BYTES):
                     hashed.update(piece)
                     yield piece
@@ -106,6 +111,19 @@ class Attached:
                 f"nothing was written: line {record.line}: attachment {shown(name)} vanished or has changed",
                 hint="try again when nobody writes to it",
             )
+
+
+def _open_below(top: Path, parts: Sequence[str]) -> int:
+    """A handle on what lies below a folder, without following a link on the way, and without waiting for a pipe."""
+    handle = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for number, part in enumerate(parts, start=1):
+        how = os.O_NONBLOCK if number == len(parts) else os.O_DIRECTORY
+        try:
+            inner = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | how, dir_fd=handle)
+        finally:
+            os.close(handle)
+        handle = inner
+    return handle
 
 
 def attachments_among(records: Iterable[Record]) -> list[Record]:

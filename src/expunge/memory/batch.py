@@ -34,6 +34,8 @@ class Batch:
         return twin
 
     def _take(self, item: object, line: int, reading: Reading, attached: Attached | None) -> None:
+        if isinstance(item, str):
+            item = item.encode(errors="surrogatepass")
         if isinstance(item, bytes) and not item.strip():
             return
         try:

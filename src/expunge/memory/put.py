@@ -87,7 +87,7 @@ class _Put:
     def __init__(self, tx: Tx, batch: Batch, unit: Unit) -> None:
         self._tx, self._batch, self._keys, self._as_of, self._refs = tx, batch.copy(), unit.keys, unit.as_of, unit.refs
         self._located: dict[tuple[str, str], _Located] = {}
-        self._leaving: dict[tuple[str, str], bool] = {}  # and whether it is hidden, so that it can be restored
+        self._leaving: dict[tuple[str, str], str | None] = {}  # and by which erasure it is hidden, if it is no more
         self._present: list[Record] = []
         self._outcome = PutOutcome(skipped=batch.skipped)
 
@@ -134,8 +134,8 @@ class _Put:
                 given = _as_ids(page)
                 for name, record_id, marked, seq, *parts in self._tx.rows(LOCATE, org=org, ids=given):
                     self._located[org, record_id] = _Located(name, bool(marked), seq, tuple(parts))
-                for record_id, hidden in self._tx.rows(MARKED, org=org, ids=given):
-                    self._leaving[org, record_id] = bool(hidden)
+                for record_id, hidden, by in self._tx.rows(MARKED, org=org, ids=given):
+                    self._leaving[org, record_id] = by if hidden else None
 
     def _guard_sources(self, records: Sequence[Record]) -> None:
         """A derived write is a write in the scope of each of its sources, and none may be marked (law 5)."""
@@ -143,8 +143,12 @@ class _Put:
         for record in records:
             for need in (record.id, *record.needs):
                 place = self._located.get((record.org, need))
-                if self._leaving.get((record.org, need)):
-                    raise HiddenByErasure(f"line {record.line}: {shown(need)} was hidden by an erasure")
+                if by := self._leaving.get((record.org, need)):
+                    raise HiddenByErasure(
+                        f"line {record.line}: {shown(need)} was hidden by erasure {by}",
+                        hint=f"restore it first (expunge restore {by}), or purge it",
+                        request_id=by,
+                    )
                 if (place is not None and place.marked) or (record.org, need) in self._leaving:
                     raise ErasureInProgress(f"line {record.line}: {shown(need)} is being erased")
                 if place is not None:
@@ -174,6 +178,10 @@ class _Put:
                 self._present.append(record)
                 self._outcome.skipped += 1
                 del self._batch.records[record.key]
+            elif record.collection.written_by:
+                self._batch.reject(
+                    record, "attachments", f"{shown(record.values['path'])} is stored with other content"
+                )
             else:
                 self._batch.reject(record, "id", f"{shown(record.id)} is in the store with other content")
 
@@ -219,8 +227,7 @@ class _Put:
             row = record.values | dict(zip(("org", *PARTS), record.identity.stored(), strict=True))
             row |= {"id": record.id, "seq": self._as_of.get(record.org, 0)}
             if record.collection.body_in:
-                row[record.collection.body_in] = self._refs[record.key]
-                self._outcome.named.add(self._refs[record.key])
+                row[record.collection.body_in] = self._body_of(record)
             if record.collection.versioned_by:
                 row["version"] = self._next_version(record, row, versions)
             rows[record.collection.name].append(row)
@@ -233,6 +240,16 @@ class _Put:
         self._tx.change_many(ADD_EDGE, self._edges(self._batch.records.values()))
         # A record that was there already gets back the edges it lost to an erasure, where the source is back.
         self._outcome.reattached = sum(self._reattach(edge) for edge in self._edges(self._present))
+
+    def _body_of(self, record: Record) -> str:
+        """Where the body of an attachment lies. There is none where its row was there when bodies were stored."""
+        ref = self._refs.get(record.key)
+        if ref is None:
+            raise ErasureInProgress(
+                f"line {record.line}: {shown(record.values['path'])} has gone by an erasure just now"
+            )
+        self._outcome.named.add(ref)
+        return ref
 
     def _reattach(self, edge: dict[str, Any]) -> int:
         added = self._tx.change(ADD_EDGE, **edge)

@@ -66,11 +66,11 @@ RESTS_ON = Statement(
 
 MARKED = Statement(
     "marks.of",
-    """SELECT m.id, min(q.status = 'completed') FROM json_each(:ids) j
+    """SELECT m.id, min(q.status = 'completed'), max(q.id) FROM json_each(:ids) j
     CROSS JOIN marks m ON m.id = j.value AND m.org = :org CROSS JOIN requests q ON q.rid = m.request GROUP BY m.id""",
 )
-"""Rows ``(id, hidden)`` of what a running erasure is about to remove, or has removed and not counted yet, or keeps
-hidden. Hidden is what no running one marks."""
+"""Rows ``(id, hidden, request)`` of what a running erasure is about to remove, or has removed and not counted yet, or
+keeps hidden. Hidden is what no running one marks."""
 
 ADD_EDGE = Statement(
     "lineage.add",

@@ -32,7 +32,7 @@ _ALL = (
     ),
     Operation(
         "erasure.resume_due", Role.OPERATOR, "Purge what was hidden and not restored in time, in every org.",
-        NoInput, erasure.DueOutput, erasure.resume_due, destructive=True,
+        erasure.DueInput, erasure.DueOutput, erasure.resume_due, destructive=True,
     ),
     Operation(
         "erasure.restore", Role.ORG_ADMIN, "Serve what an erasure hid again, within 14 days.",

@@ -11,7 +11,7 @@ from expunge import erasure
 from expunge.authority.port import Tx
 from expunge.erasure import Order, Request, Saga, Status
 from expunge.model.instant import Instant, to_text
-from expunge.operations.registry import Call, Input, NoInput, OrgId, Output, RequestId, UserId, id_of
+from expunge.operations.registry import Call, Input, OrgId, Output, RequestId, UserId, id_of
 from expunge.operations.scopes import RequestInput
 from expunge.proof import receipts_of
 from expunge.system import System
@@ -36,6 +36,8 @@ class Answer(Output):
     purge: bool
     restore_until: str | None = Field(description="Until when what is hidden can be restored.")
     found: bool | None
+    subjects: int
+    subjects_found: int = Field(description="Of how many subjects something was removed, or is hidden.")
     hidden: dict[str, int] = Field(description="Records that are kept and not served.")
     removed: dict[str, int]
     effects: dict[str, int]
@@ -91,6 +93,7 @@ class PreviewOutput(Output):
     purge: bool
     plan_hash: str
     found: bool
+    subjects_found: int
     goes: dict[str, dict[str, int]]
     effects: dict[str, int]
     stays: list[Stays]
@@ -105,6 +108,7 @@ async def _preview(system: System, order: Order) -> PreviewOutput:
         purge=order.purge,
         plan_hash=found.plan_hash,
         found=found.found,
+        subjects_found=found.subjects_found,
         goes=found.goes,
         effects=found.effects,
         stays=[Stays(collection=item.collection, count=item.count, why=item.why) for item in found.stays],
@@ -138,9 +142,16 @@ class DueOutput(Output):
     erasures: list[Answer]
 
 
-async def resume_due(system: System, call: Call, _given: NoInput) -> DueOutput:
+class DueInput(Input):
+    """Whether somebody asks for it, or it is done by itself at an opening: then only what is surely due, once."""
+
+    unattended: bool = False
+
+
+async def resume_due(system: System, call: Call, given: DueInput) -> DueOutput:
     """Purge what was hidden and not restored in time, in every org; each gets a second receipt."""
-    ended = await erasure.purge_due(system, role=call.actor.role.name.lower(), progress=call.progress)
+    role = call.actor.role.name.lower()
+    ended = await erasure.purge_due(system, role=role, again=not given.unattended, progress=call.progress)
     return DueOutput(erasures=[await _answer(system, request) for request in ended])
 
 
@@ -235,7 +246,7 @@ def _listed(item: Request) -> Listed:
         subjects=len(item.subjects),
         requested_at=to_text(item.requested_at),
         verified_at=_text(item.verified_at),
-        restore_until=_text(item.restore_until),
+        restore_until=None if item.purge else _text(item.restore_until),
         steps_completed_count=len(item.steps_completed),
         reversals_count=item.reversals_count,
         residue_count=None if item.census is None else sum(item.residue.values()),
@@ -247,10 +258,11 @@ def _text(instant: Instant | None) -> str | None:
 
 
 class CensusOutput(Output):
-    """A fresh count of what is older than the erasure and still there."""
+    """A fresh count of what is older than the erasure and still there; of one that hides, of what is served."""
 
     request_id: str
     status: str
+    purge: bool
     counted_at: str
     residue_count: int
     census: dict[str, int]
@@ -305,8 +317,10 @@ async def _answer(system: System, found: Request, signed: list[dict[str, Any]] |
         verified_at=_text(found.verified_at),
         census=counted,
         purge=found.purge,
-        restore_until=_text(found.restore_until),
+        restore_until=None if found.purge else _text(found.restore_until),
         found=found.found,
+        subjects=len(found.subjects),
+        subjects_found=found.subjects_found,
         hidden=hidden,
         removed=found.totals(found.removed),
         effects={name: counts.total() for name, counts in found.effects.items()},

@@ -92,6 +92,10 @@ class Operation:
     """Whether it carries an ``as_of`` into the store (law 4)."""
 
 
+def _are_counters(as_of: object) -> bool:
+    return isinstance(as_of, dict) and all(type(seq) is int and seq >= 0 for seq in as_of.values())
+
+
 async def perform(
     system: System,
     operation: Operation,
@@ -120,7 +124,7 @@ async def perform(
         first = fault.errors()[0]
         where = ".".join(shown(part) if isinstance(part, str) else str(part) for part in first["loc"])
         raise InputError(f"{operation.name}: {where or 'input'}: {first['msg'].lower()}") from None
-    if as_of is not None and not all(type(seq) is int and seq >= 0 for seq in as_of.values()):
+    if as_of is not None and not _are_counters(as_of):
         raise InputError("as_of does not hold counters", hint="take it with as_of() when the work begins")
     if as_of is None:
         as_of = await system.as_of() if operation.writes_records else {}

@@ -114,6 +114,8 @@ def _count(receipt: dict[str, Any]) -> Check:
     if any((hidden if receipt["purge"] else removed).values()):
         return _failed("census", "the receipt does not say whether its records are hidden or gone")
     left = "0 records are left" if receipt["purge"] else f"{sum(hidden.values())} are hidden, 0 are served"
+    if receipt["reversals"]:
+        left += f"; {receipt['reversals']} had been restored"
     return _passed("census", f"{len(census)} collections were counted, {left}")
 
 

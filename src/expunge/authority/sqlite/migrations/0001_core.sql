@@ -235,8 +235,8 @@ CREATE TABLE requests (
     census          TEXT
 ) STRICT;
 CREATE INDEX requests_org ON requests (org, rid);
-CREATE INDEX requests_hiding ON requests (org) WHERE purge = 0 AND status = 'completed';
-CREATE INDEX requests_due ON requests (restore_until) WHERE purge = 0 AND status = 'completed';
+CREATE INDEX requests_open ON requests (org) WHERE (status <> 'completed' OR purge = 0);
+CREATE INDEX requests_due ON requests (restore_until) WHERE restore_until IS NOT NULL;
 CREATE INDEX requests_age ON requests (requested_at);
 CREATE INDEX requests_clear ON requests (org) WHERE scope IS NOT NULL;
 
