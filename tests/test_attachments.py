@@ -292,7 +292,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a link to nothing": (lambda folder: [linked(folder, "dangling", "nowhere")], GONE),
     "a folder": (lambda folder: [foldered(folder)], "is not a file"),
     "a pipe": (lambda folder: [piped(folder, "pipe")], "is not a file"),
-    "a socket": (lambda folder: [listening(folder)], "is not a file"),
+    "a socket": (lambda folder: [listening(folder)], "cannot be read: "),
     "nothing": (lambda _: ["nothing.txt"], GONE),
     "below a file": (lambda _: ["good.txt/x"], "cannot be read: Not a directory"),
     "too large": (lambda folder: [(folder / "big").write_bytes(LARGE + b"x") and "big"], "has more than 3145728 bytes"),

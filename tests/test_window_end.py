@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from expunge import Expunge, Settings
+from expunge.erasure import list_due
+from expunge.erasure.opening import take_due
 from expunge.errors import InputError, NotRestorable
 from expunge.model.instant import ManualClock
 from expunge.operations.erasure import Answer
@@ -193,11 +195,56 @@ async def test_a_hold_at_the_end_of_a_window(expunge: Expunge, clock: ManualCloc
     assert ids(await dump(expunge)) == {"<n>"}
     with pytest.raises(NotRestorable):
         await expunge.restore(answer.request_id)
-    assert await due(expunge) == []
+    async with Expunge(settings=expunge.settings, clock=clock) as another:
+        assert another.ended == []  # whoever opens the store has not asked for it
+    (again,) = await due(expunge)
+    assert (again.status, again.residue, again.attempts) == ("failed", {"episodes": 1}, 3)
     await release(expunge)
     done = await expunge.resume(answer.request_id)
     assert (done.status, done.removed["episodes"], done.removed["facts"]) == ("completed", 2, 1)
     assert ids(await dump(expunge)) == set()
+    assert await due(expunge) == []
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_the_end_of_a_window_whose_runner_has_died(tmp_path: Path, asked: bool) -> None:
+    """Law 16: it is gone on with when somebody asks for it, or when it has stood still for ten minutes."""
+    settings, clock = Settings(db=str(tmp_path / "x.db")), ManualClock()
+    async with Expunge(settings=settings, clock=clock) as expunge:
+        await expunge.put(WORLD)
+        answer = await hide(expunge, ANN)
+        clock.advance(WINDOW_S)
+        now = clock.now()
+        (found,) = await expunge.system.authority.read(lambda tx: list_due(tx, now))
+        await take_due(expunge.system, found, role="operator")
+    clock.advance(599)
+    async with Expunge(settings=settings, clock=clock) as expunge:
+        assert expunge.ended == []
+        status = await expunge.call("erasure.status", request_id=answer.request_id)
+        assert (status.status, status.purge) == ("in_progress", True)
+        with pytest.raises(NotRestorable):
+            await expunge.restore(answer.request_id)
+        if asked:
+            assert [item.status for item in await due(expunge)] == ["completed"]
+    clock.advance(1)
+    async with Expunge(settings=settings, clock=clock) as expunge:
+        assert [item.status for item in expunge.ended] == ([] if asked else ["completed"])
+        assert ids(await dump(expunge)) == ids_of(WORLD) - IN_SCOPE - WITH_IT
+        await checked(expunge, answer.request_id)
+
+
+async def test_a_clock_that_jumped(tmp_path: Path) -> None:
+    """Law 13: more than 30 days after the last happening nobody's window ends until somebody has looked."""
+    settings, clock = Settings(db=str(tmp_path / "x.db")), ManualClock()
+    async with Expunge(settings=settings, clock=clock) as expunge:
+        await expunge.put(WORLD)
+        await hide(expunge, ANN)
+    clock.advance(30 * DAY_S + 1)
+    async with Expunge(settings=settings, clock=clock) as expunge:
+        assert expunge.ended == []
+        assert marked(await dump(expunge)) == IN_SCOPE | WITH_IT
+        assert [item.status for item in await due(expunge)] == ["completed"]
+        assert ids(await dump(expunge)) == ids_of(WORLD) - IN_SCOPE - WITH_IT
 
 
 async def test_a_failed_end_of_a_window_does_not_take_what_was_restored(expunge: Expunge, clock: ManualClock) -> None:

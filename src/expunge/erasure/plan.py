@@ -74,7 +74,7 @@ def difference(bound: str, found: str) -> str | None:
     """Why a plan is not the one that was bound, or ``None`` when it is."""
     (wanted, planned), (digits, counted) = (text.rsplit(":", 1) for text in (bound, found))
     if wanted != digits:
-        return "the plan hash was made for another scope, mode, cutoff or key, for other rules or (if exact) records"
+        return "the plan hash was made for another scope, mode, key or set of rules, or names other records"
     for kind, before, now in zip(RECORDS, planned.split("."), counted.split("."), strict=True):
         if abs(int(now) - int(before)) > max(TOLERATED_ROWS, TOLERANCE * int(before)):
             return f"{before} {kind.name} were to go, and now it is {now}"
