@@ -77,17 +77,22 @@ def count_scope(tx: Tx, scope: Scope) -> dict[str, Counter[int]]:
     """How many records each target selects, by collection; hidden, held and newer ones too."""
     counts: dict[str, Counter[int]] = {kind.name: Counter() for kind in RECORDS}
     values = {"org": scope.org, "targets": as_parameter(enumerate(scope.targets))}
-    for name, position, count in tx.rows(count_everywhere(Selector.of(scope)), **values):
-        counts[name][position] = count
+    selector = Selector.of(scope)
+    names = [collection.name for collection in selector.reached]
+    for position, *found in tx.rows(count_everywhere(selector), **values):
+        for name, count in zip(names, found, strict=True):
+            if count:
+                counts[name][position] = count
     return counts
 
 
 @lru_cache
 def count_everywhere(selector: Selector) -> Statement:
-    """Rows ``(collection, position, count)`` of the records that each target selects."""
-    texts = (
-        f"""SELECT '{collection.name}', json_extract(j.value, '$.t'), count(*)
-        FROM json_each(:targets) j CROSS JOIN {collection.name} r WHERE {selector.where(collection)} GROUP BY j.key"""
+    """Rows of a position and, for each collection that is reached, how many records the target selects."""
+    counts = ", ".join(
+        f"(SELECT count(*) FROM {collection.name} r WHERE {selector.where(collection)})"
         for collection in selector.reached
     )
-    return Statement("records.count_everywhere", " UNION ALL ".join(texts))
+    return Statement(
+        "records.count_everywhere", f"SELECT json_extract(j.value, '$.t'), {counts} FROM json_each(:targets) j"
+    )

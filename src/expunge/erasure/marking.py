@@ -216,6 +216,8 @@ def pages_of_marks(tx: Tx, request: int, size: int) -> Iterator[list[Mark]]:
     after = ("", "")
     while page := page_of_marks(tx, request, size, after):
         yield page
+        if len(page) < size:
+            return
         after = page[-1][:2]
 
 

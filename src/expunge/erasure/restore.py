@@ -20,7 +20,9 @@ from expunge.erasure.marking import Mark, pages_of_marks, serve_again
 from expunge.erasure.request import Request, find_request, save
 from expunge.erasure.statements import (
     DIRECT_MARKS,
+    FENCE_STANDS,
     FREED,
+    HAS_TIES,
     HIDDEN_PARENT,
     MARKED_CHILDREN,
     MARKS_NAMED,
@@ -104,6 +106,7 @@ class _Restoring:
         self._tx, self._system, self._request = tx, system, request
         self._seq = seq_of(tx, request.org)
         self._values = {"org": request.org, "request": request.rid}
+        self._ties = bool(tx.rows(HAS_TIES)[0][0])
 
     def run(self, keys: Sequence[str]) -> Restored:
         rid = self._request.rid
@@ -152,13 +155,14 @@ class _Restoring:
         while marks:
             self._guard(marks)
             served += serve_again(self._tx, request, marks, self._seq)
-            marks = [all_marks[name] for name in self._with(request, marks) if name in all_marks]
+            tied = self._with(request, marks) if self._ties else ()
+            marks = [all_marks[name] for name in tied if name in all_marks]
         return served
 
     def _free(self, served: Sequence[Mark]) -> list[Mark]:
         """What others hide because its last source was hidden, and a source of it is served again (law 6)."""
         back: list[Mark] = []
-        while served:
+        while served and self._ties:
             freed: dict[int, list[Mark]] = defaultdict(list)
             ids = json.dumps([mark.id for mark in served], ensure_ascii=False)
             for request, *mark in self._tx.rows(FREED, org=self._request.org, ids=ids):
@@ -170,6 +174,8 @@ class _Restoring:
         return back
 
     def _guard(self, marks: Iterable[Mark]) -> None:
+        if not self._tx.rows(FENCE_STANDS, org=self._request.org)[0][0]:
+            return  # one that came down does not refuse what begins now
         rids: dict[str, list[int]] = defaultdict(list)
         for mark in marks:
             rids[mark.collection].append(mark.rid)

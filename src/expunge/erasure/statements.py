@@ -193,6 +193,10 @@ def count_held(collection: Collection, selector: Selector) -> Statement:
     )
 
 
+FENCE_STANDS = Statement(
+    "fences.stands", "SELECT EXISTS (SELECT 1 FROM fences WHERE org = :org AND lowered_seq IS NULL)"
+)
+"""Whether any fence of the org is up."""
 HAS_TIES = Statement(
     "records.has_ties",
     "SELECT EXISTS (SELECT 1 FROM lineage) OR "

@@ -32,9 +32,9 @@ CREATE TABLE sessions (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX sessions_user ON sessions (org, user_id, seq);
-CREATE INDEX sessions_namespace ON sessions (org, namespace, seq) WHERE namespace <> '-';
-CREATE INDEX sessions_agent ON sessions (org, agent, seq) WHERE agent <> '-';
-CREATE INDEX sessions_session ON sessions (org, session_id, seq) WHERE session_id <> '-';
+CREATE INDEX sessions_namespace ON sessions (org, namespace) WHERE namespace <> '-';
+CREATE INDEX sessions_agent ON sessions (org, agent) WHERE agent <> '-';
+CREATE INDEX sessions_session ON sessions (org, session_id) WHERE session_id <> '-';
 
 CREATE TABLE episodes (
     rid         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -55,9 +55,9 @@ CREATE TABLE episodes (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX episodes_user ON episodes (org, user_id, seq);
-CREATE INDEX episodes_namespace ON episodes (org, namespace, seq) WHERE namespace <> '-';
-CREATE INDEX episodes_agent ON episodes (org, agent, seq) WHERE agent <> '-';
-CREATE INDEX episodes_session ON episodes (org, session_id, seq) WHERE session_id <> '-';
+CREATE INDEX episodes_namespace ON episodes (org, namespace) WHERE namespace <> '-';
+CREATE INDEX episodes_agent ON episodes (org, agent) WHERE agent <> '-';
+CREATE INDEX episodes_session ON episodes (org, session_id) WHERE session_id <> '-';
 
 CREATE TABLE events (
     rid         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -78,9 +78,9 @@ CREATE TABLE events (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX events_user ON events (org, user_id, seq);
-CREATE INDEX events_namespace ON events (org, namespace, seq) WHERE namespace <> '-';
-CREATE INDEX events_agent ON events (org, agent, seq) WHERE agent <> '-';
-CREATE INDEX events_session ON events (org, session_id, seq) WHERE session_id <> '-';
+CREATE INDEX events_namespace ON events (org, namespace) WHERE namespace <> '-';
+CREATE INDEX events_agent ON events (org, agent) WHERE agent <> '-';
+CREATE INDEX events_session ON events (org, session_id) WHERE session_id <> '-';
 CREATE INDEX events_episode ON events (org, episode);
 
 CREATE TABLE attachments (
@@ -104,9 +104,9 @@ CREATE TABLE attachments (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX attachments_user ON attachments (org, user_id, seq);
-CREATE INDEX attachments_namespace ON attachments (org, namespace, seq) WHERE namespace <> '-';
-CREATE INDEX attachments_agent ON attachments (org, agent, seq) WHERE agent <> '-';
-CREATE INDEX attachments_session ON attachments (org, session_id, seq) WHERE session_id <> '-';
+CREATE INDEX attachments_namespace ON attachments (org, namespace) WHERE namespace <> '-';
+CREATE INDEX attachments_agent ON attachments (org, agent) WHERE agent <> '-';
+CREATE INDEX attachments_session ON attachments (org, session_id) WHERE session_id <> '-';
 CREATE INDEX attachments_episode ON attachments (org, episode);
 CREATE INDEX attachments_ref ON attachments (ref);
 
@@ -130,9 +130,9 @@ CREATE TABLE memories (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX memories_user ON memories (org, user_id, seq);
-CREATE INDEX memories_namespace ON memories (org, namespace, seq) WHERE namespace <> '-';
-CREATE INDEX memories_agent ON memories (org, agent, seq) WHERE agent <> '-';
-CREATE INDEX memories_session ON memories (org, session_id, seq) WHERE session_id <> '-';
+CREATE INDEX memories_namespace ON memories (org, namespace) WHERE namespace <> '-';
+CREATE INDEX memories_agent ON memories (org, agent) WHERE agent <> '-';
+CREATE INDEX memories_session ON memories (org, session_id) WHERE session_id <> '-';
 CREATE UNIQUE INDEX memories_key ON memories (org, namespace, user_id, agent, session_id, key, version);
 
 CREATE TABLE facts (
@@ -156,9 +156,9 @@ CREATE TABLE facts (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX facts_user ON facts (org, user_id, seq);
-CREATE INDEX facts_namespace ON facts (org, namespace, seq) WHERE namespace <> '-';
-CREATE INDEX facts_agent ON facts (org, agent, seq) WHERE agent <> '-';
-CREATE INDEX facts_session ON facts (org, session_id, seq) WHERE session_id <> '-';
+CREATE INDEX facts_namespace ON facts (org, namespace) WHERE namespace <> '-';
+CREATE INDEX facts_agent ON facts (org, agent) WHERE agent <> '-';
+CREATE INDEX facts_session ON facts (org, session_id) WHERE session_id <> '-';
 
 CREATE TABLE blocks (
     rid         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -179,9 +179,9 @@ CREATE TABLE blocks (
     UNIQUE (org, id)
 ) STRICT;
 CREATE INDEX blocks_user ON blocks (org, user_id, seq);
-CREATE INDEX blocks_namespace ON blocks (org, namespace, seq) WHERE namespace <> '-';
-CREATE INDEX blocks_agent ON blocks (org, agent, seq) WHERE agent <> '-';
-CREATE INDEX blocks_session ON blocks (org, session_id, seq) WHERE session_id <> '-';
+CREATE INDEX blocks_namespace ON blocks (org, namespace) WHERE namespace <> '-';
+CREATE INDEX blocks_agent ON blocks (org, agent) WHERE agent <> '-';
+CREATE INDEX blocks_session ON blocks (org, session_id) WHERE session_id <> '-';
 CREATE UNIQUE INDEX blocks_name ON blocks (org, namespace, user_id, agent, session_id, name, version);
 
 -- The id stands before the org in both keys: led by the org, the planner takes a search by it alone for as good.
@@ -257,6 +257,7 @@ CREATE TABLE fences (
     lowered_seq  INTEGER,
     UNIQUE (request_id, position)
 ) STRICT;
+CREATE INDEX fences_standing ON fences (org) WHERE lowered_seq IS NULL;
 CREATE INDEX fences_match ON fences (org, user_pn, namespace_pn, session_pn, agent_pn);
 
 -- What an erasure that runs is about to remove, or one in its restore window has hidden: direct = 1 for a record in
