@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,8 @@ async def test_what_others_can_reach(expunge: Expunge, tmp_path: Path, what: str
 async def test_what_is_not_there_any_more(expunge: Expunge, tmp_path: Path, what: str) -> None:
     """Law 16: a file that went while the database is open is found, and does not end the examination."""
     assert (await examined(expunge)).healthy
+    # Both readers are open: one that has yet to be opened would find no database.
+    await asyncio.gather(*(expunge.system.authority.read(lambda tx: time.sleep(0.05)) for _ in range(2)))
     (tmp_path / what).unlink()
     said = await examined(expunge)
     item = only(said)

@@ -80,7 +80,7 @@ _DUE = Statement(
     "requests.due",
     f"""SELECT {_COLUMNS} FROM requests WHERE restore_until <= :now AND (
         (purge = 0 AND status = 'completed') OR (purge = 1 AND status = 'failed' AND :again)
-        OR (purge = 1 AND status = 'in_progress' AND (:again OR updated_at <= :idle)))
+        OR (purge = 1 AND status = 'in_progress' AND updated_at <= :idle))
     ORDER BY urgency DESC, rid""",
 )
 _IDLE: Instant = 600_000_000
@@ -297,7 +297,7 @@ def list_clear(tx: Tx, org: str) -> list[Request]:
 def list_due(tx: Tx, now: Instant, *, again: bool = False) -> list[Request]:
     """The requests of every org whose restore window has ended, urgent ones first; also where a runner has died.
 
-    With ``again`` those whose purge has failed, or runs, too.
+    With ``again`` those whose purge has failed, too.
     """
     return [_from_row(row) for row in tx.rows(_DUE, now=now, idle=now - _IDLE, again=again)]
 

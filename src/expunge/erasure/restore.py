@@ -17,7 +17,7 @@ from expunge.authority.orgs import seq_of
 from expunge.authority.port import GuardKey, Tx
 from expunge.datamap import RECORDS, collection
 from expunge.erasure.marking import Mark, pages_of_marks, serve_again
-from expunge.erasure.request import Request, find_request, save
+from expunge.erasure.request import Request, Status, find_request, save
 from expunge.erasure.statements import (
     DIRECT_MARKS,
     FENCE_STANDS,
@@ -93,7 +93,9 @@ async def restore(system: System, org: str, request_id: str, keys: Sequence[str]
 
 def _check_window(request: Request, now: Instant) -> None:
     if not request.hides or request.restore_until is None:
-        how = "has purged its records" if request.purge else f"is {request.status}"
+        how = f"is {request.status}"
+        if request.purge:
+            how = "has purged its records" if request.status is Status.COMPLETED else "is purging its records"
         raise NotRestorable(f"erasure {request.id} {how}, so nothing can be restored from it")
     if now >= request.restore_until:
         raise NotRestorable(f"the restore window of erasure {request.id} ended at {to_text(request.restore_until)}")

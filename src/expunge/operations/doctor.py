@@ -11,12 +11,14 @@ from typing import Literal
 
 from expunge.authority.port import Examined
 from expunge.erasure import Health, read_health
+from expunge.errors import DatabaseFault
 from expunge.operations.registry import Call, NoInput, Output
 from expunge.proof.receipt import NOT_COVERED
 from expunge.stores import Lifecycle
 from expunge.stores.folder import FolderStore
 from expunge.system import System
 
+_VERSION = version("expunge")  # read once: a process that has given up its rights may not find it later
 _LONG_WAL_BYTES = 64 * 1024 * 1024
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _ALSO_NOT_COVERED = (
@@ -47,10 +49,14 @@ async def examine(system: System, _call: Call, _given: NoInput) -> DoctorOutput:
     """Look the installation over, and change nothing."""
     seen = await system.authority.examine()
     now = system.clock.now()
-    health = await system.authority.read(lambda tx: read_health(tx, now))
     findings = [*_of_settings(seen), *_of_files(system, seen), *_of_stores(system), *_of_keys(system)]
-    findings += [*_of_erasures(health), _of_clock(health, now)]
-    versions = {"expunge": version("expunge"), "python": platform.python_version()}
+    try:
+        health = await system.authority.read(lambda tx: read_health(tx, now))
+    except DatabaseFault as fault:
+        findings.append(Finding(name="database", state="fail", found=fault.message, next=fault.next_step))
+    else:
+        findings += [*_of_erasures(health), _of_clock(health, now)]
+    versions = {"expunge": _VERSION, "python": platform.python_version()}
     return DoctorOutput(
         healthy=all(finding.state != "fail" for finding in findings),
         versions=versions | seen.versions,
