@@ -133,6 +133,11 @@ class Marking:
             marks += self._mark(placed, direct=False)
         return marks
 
+    def close_over(self, marked: list[Mark]) -> None:
+        """Mark what was made from what is marked, until nothing is new."""
+        while marked:
+            marked = self.mark_derived([mark.id for mark in marked])
+
     def _mark(self, rows: Iterable[Sequence[Any]], *, direct: bool) -> list[Mark]:
         """A held record that was derived is marked as well, but not hidden: so the census can name it."""
         marks = [Mark._make(row) for row in rows]
@@ -163,26 +168,11 @@ class Marking:
 
     def outcome(self) -> Outcome:
         """What is marked, and what it does to others."""
-        counts = {kind.name: {"direct": 0, "derived": 0} for kind in RECORDS}
-        tally: Tally = {kind.name: Counter() for kind in RECORDS}
-        derived: Counter[int] = Counter()
-        for name, direct, position, count in self._tx.rows(COUNT_MARKS, request=self._request):
-            counts[name]["direct" if direct else "derived"] += count
-            tally[name][position] += count
-            if not direct:
-                derived[position] += count
-        values = {"org": self._scope.org, "request": self._request}
-        detached: Counter[int] = Counter(dict(self._tx.rows(DETACHED, **values)))
-        effects = {"derived": derived, "detached": detached, "revived": self.revived()}
-        return Outcome(counts, tally, no_effects() | effects)
+        return outcome_of(self._tx, self._scope.org, self._request)
 
     def revived(self) -> Counter[int]:
         """How many older versions become current, by position of the subject."""
-        revived: Counter[int] = Counter()
-        for kind in RECORDS:
-            if kind.versioned_by:
-                revived.update(dict(self._tx.rows(count_revived(kind), org=self._scope.org, request=self._request)))
-        return revived
+        return _revived(self._tx, self._scope.org, self._request)
 
     def held(self, outcome: Outcome) -> dict[str, tuple[int, int]]:
         """Of what is marked as derived how many records a hold keeps, and how many of those are outside the scope."""
@@ -203,6 +193,29 @@ class Marking:
             for mark in page:
                 ids.update(f"{mark.collection}\0{mark.id}\0".encode())
         return ids.hexdigest()
+
+
+def outcome_of(tx: Tx, org: str, request: int) -> Outcome:
+    """What a request marks now, and what it does to others: some may have been restored since (law 10)."""
+    counts = {kind.name: {"direct": 0, "derived": 0} for kind in RECORDS}
+    tally: Tally = {kind.name: Counter() for kind in RECORDS}
+    derived: Counter[int] = Counter()
+    for name, direct, position, count in tx.rows(COUNT_MARKS, request=request):
+        counts[name]["direct" if direct else "derived"] += count
+        tally[name][position] += count
+        if not direct:
+            derived[position] += count
+    detached: Counter[int] = Counter(dict(tx.rows(DETACHED, org=org, request=request)))
+    effects = {"derived": derived, "detached": detached, "revived": _revived(tx, org, request)}
+    return Outcome(counts, tally, no_effects() | effects)
+
+
+def _revived(tx: Tx, org: str, request: int) -> Counter[int]:
+    revived: Counter[int] = Counter()
+    for kind in RECORDS:
+        if kind.versioned_by:
+            revived.update(dict(tx.rows(count_revived(kind), org=org, request=request)))
+    return revived
 
 
 def page_of_marks(tx: Tx, request: int, size: int, after: tuple[str, str]) -> list[Mark]:
@@ -271,16 +284,3 @@ def tally_of_marks(tx: Tx, request: Request) -> Tally:
 def count_hidden(tx: Tx, request: Request) -> dict[str, int]:
     """How many records a request hides now, by collection: some may have been restored, or have gone by another."""
     return request.totals(tally_of_marks(tx, request))
-
-
-def effects_of_the_rest(tx: Tx, request: Request) -> Tally:
-    """What the purge of what is still hidden does to others: some of it may have been restored since (law 10)."""
-    values = {"org": request.org, "request": request.rid}
-    effects = no_effects()
-    for _, direct, position, count in tx.rows(COUNT_MARKS, request=request.rid):
-        effects["derived"][position] += 0 if direct else count
-    for kind in RECORDS:
-        if kind.versioned_by:
-            effects["revived"].update(dict(tx.rows(count_revived(kind), **values)))
-    effects["detached"].update(dict(tx.rows(DETACHED, **values)))
-    return effects

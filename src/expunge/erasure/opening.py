@@ -7,7 +7,7 @@ import secrets
 from expunge import audit
 from expunge.authority.port import Tx
 from expunge.erasure.fence import lower_fence, raise_fence
-from expunge.erasure.marking import effects_of_the_rest, take_back_unfounded
+from expunge.erasure.marking import outcome_of, take_back_unfounded
 from expunge.erasure.order import Order
 from expunge.erasure.request import Request, Status, Step, find_request, insert, save
 from expunge.errors import Abandoned, Refused, RunnerSuperseded
@@ -150,7 +150,7 @@ async def take_due(system: System, due: Request, *, role: str) -> Request:
         request.purge, request.status, request.attempt = True, Status.IN_PROGRESS, request.attempt + 1
         request.hidden, request.census, request.verified_at = {}, None, None
         take_back_unfounded(tx, request)
-        request.effects = effects_of_the_rest(tx, request)
+        request.effects = outcome_of(tx, request.org, request.rid).effects
         request.steps_completed = [step for step in request.steps_completed if step not in (Step.CENSUS, Step.FINISH)]
         save(tx, request, was=was, now=now)
         audit_request(tx, request, role, "window ended", now)

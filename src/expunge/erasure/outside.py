@@ -31,7 +31,10 @@ def asked_of(system: System, request: Request) -> Asked:
     if request.scope is None:
         labels = tuple({part: frozenset({label}) for part, label in subject.items()} for subject in request.subjects)
     else:
-        labels = tuple(system.keys.labels(target) for target in request.scope.targets)
+        labels = tuple(
+            system.keys.labels(target, request.key_id, known)
+            for target, known in zip(request.scope.targets, request.subjects, strict=True)
+        )
     return Asked(request.org, labels, request.scope, request.before, _bound(request))
 
 

@@ -58,9 +58,7 @@ async def preview(system: System, order: Order) -> Preview:
 def _rehearse(tx: Tx, system: System, order: Order) -> Preview:
     scope = order.scope
     marking = Marking(tx, _REHEARSAL, scope, _AFTER_ALL, hiding=False)
-    frontier = marking.mark_scope()
-    while frontier:
-        frontier = marking.mark_derived([mark.id for mark in frontier])
+    marking.close_over(marking.mark_scope())
     outcome = marking.outcome()
     key = system.keys.current
     binding = Binding(

@@ -29,6 +29,7 @@ from expunge.erasure.marking import (
     take_back,
     take_back_unfounded,
 )
+from expunge.erasure.opening import audit_request
 from expunge.erasure.outside import count_outside, holds_any, reclaim_outside, remove_outside
 from expunge.erasure.plan import Binding, difference, plan_hash
 from expunge.erasure.purging import others_may_mark, purge_marked, purge_scope
@@ -132,7 +133,7 @@ class Saga:
         if sum(count.total() for count in count_scope(tx, request.clear_scope).values()) > self._size:
             raise _NotAtOnce
         marking = _marking(tx, request, hiding=True)
-        _close_over(marking, marking.mark_scope())
+        marking.close_over(marking.mark_scope())
         self._note_marks(request, marking)
         self._lower(tx, request)
 
@@ -144,7 +145,7 @@ class Saga:
         by_id = request.exact or others_may_mark(tx, request)
         marking = _marking(tx, request, hiding=False)
         marked = marking.mark_scope() if by_id else marking.mark_linked()
-        _close_over(marking, marked)
+        marking.close_over(marked)
         if counts[ATTACHMENTS.name] or marking.has_bodies():
             raise _NotAtOnce
         planned: Counter[str] = Counter()
@@ -334,10 +335,18 @@ class Saga:
 
         self.receipts = await self._commit(work)
 
+    async def _sweep_outside(self) -> None:
+        """What a writer that was killed had put into a store too late goes, and the audit says so (law 2)."""
+        request = self._request
+        went, _ = await remove_outside(self._system, request)
+        if any(counts != request.removed.get(name, Counter()) for name, counts in went.items() if counts):
+            now = self._system.clock.now()
+            await self._system.authority.run(lambda tx: audit_request(tx, request, self._role, "swept", now))
+
     async def _settle(self) -> None:
         """Remove what came into a store too late; try a deferred reclaim again, and say so in a follow-up receipt."""
         if self._system.stores:
-            await remove_outside(self._system, self._request)
+            await self._sweep_outside()
         if not self._request.deferred:
             return
         deferred = [*await reclaim_outside(self._system), *await self._reclaim()]
@@ -346,12 +355,6 @@ class Saga:
         unit = partial(follow_up, request=self._request, system=self._system, deferred=deferred)
         self._request = await self._system.authority.run(unit)
         self.receipts = None
-
-
-def _close_over(marking: Marking, marked: list[Mark]) -> None:
-    """Mark what was made from what is marked, until nothing is new."""
-    while marked:
-        marked = marking.mark_derived([mark.id for mark in marked])
 
 
 def _take_back_page(tx: Tx, request: Request, *, size: int) -> bool:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -168,10 +169,14 @@ class KeyRing:
         _, *stored = identity.stored()
         return tuple(self.current.pseudonym(identity.org, part, v) for part, v in zip(PARTS, stored, strict=True))
 
-    def labels(self, target: Target) -> dict[str, frozenset[str]]:
-        """For each part that a target narrows, its pseudonyms under every key: what stores file bodies under."""
+    def labels(self, target: Target, key_id: str, known: Mapping[str, str]) -> dict[str, frozenset[str]]:
+        """For each part that a target narrows, its pseudonyms under every key: what stores file bodies under.
+
+        ``known`` are those under one of the keys, which need not be made again.
+        """
+        others = [key for key in self.pseudonym_keys if key.id != key_id]
         return {
-            part: frozenset(key.pseudonym(target.org, part, value) for key in self.pseudonym_keys)
+            part: frozenset((known[part], *(key.pseudonym(target.org, part, value) for key in others)))
             for part, value in target.named().items()
         }
 

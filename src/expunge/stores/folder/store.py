@@ -90,7 +90,9 @@ class FolderStore:
         if collection not in self.collections:
             raise StoreUnable(f"the store {self.name} holds no bodies of {collection}")
         wanted = [Wanted.of(position, labels) for position, labels in enumerate(asked.labels)]
-        return await asyncio.to_thread(self._find, asked, wanted) if wanted else []
+        if not wanted or self._is_unmade():
+            return []  # where nothing was ever put, no erasure needs a thread to find that out
+        return await asyncio.to_thread(self._find, asked, wanted)
 
     async def present(self, refs: Iterable[str]) -> frozenset[str]:
         """Which of these bodies are there, or something else in their place.
@@ -143,6 +145,16 @@ class FolderStore:
         # What is no folder cannot be written into, though its parent can.
         writable = disk.may_write(self.folder if exists or os.path.lexists(self.folder) else self.folder.parent)
         return FolderState(self.folder, exists, mode, writable, tuple(stores))
+
+    def _is_unmade(self) -> bool:
+        """Whether there is no folder, and not only none that this user may see: that is told when it is listed."""
+        try:
+            os.lstat(self.folder)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return False
 
     # What follows blocks, and runs in a thread.
 
