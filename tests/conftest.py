@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from expunge import Expunge, Settings
 from expunge.model.instant import ManualClock
+from tests.crash.kit import copied
+from tests.house import House
 
 _skipped: list[str] = []
 
@@ -49,3 +52,17 @@ async def in_memory(clock: ManualClock) -> AsyncIterator[Expunge]:
     """A system in memory."""
     async with Expunge(settings=Settings(db=":memory:"), clock=clock) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def prepared_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The house that every test has a copy of."""
+    house = House(tmp_path_factory.mktemp("prepared") / "house")
+    asyncio.run(house.fill())
+    return house.folder
+
+
+@pytest.fixture
+def house(prepared_house: Path, tmp_path: Path) -> House:
+    """A copy of the filled house, to be changed."""
+    return House(copied(prepared_house, tmp_path / "house"))

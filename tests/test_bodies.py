@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from expunge.stores.contract import pieces
 from expunge.stores.faulty import Fault, Faulty
 from expunge.stores.folder import FolderStore
 from expunge.stores.recording import Recording
-from tests.crash.kit import copied, forked, kill_at, watched
+from tests.crash.kit import forked, kill_at, watched
 from tests.house import (
     ANN,
     CAT,
@@ -39,20 +38,6 @@ from tests.house import (
     write_files,
 )
 from tests.support import dump, ids
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The house that every test has a copy of."""
-    house = House(tmp_path_factory.mktemp("prepared") / "house")
-    asyncio.run(house.fill())
-    return house.folder
-
-
-@pytest.fixture
-def house(prepared: Path, tmp_path: Path) -> House:
-    return House(copied(prepared, tmp_path / "house"))
-
 
 # --- bodies that no row names ---------------------------------------------------------------------------------------
 

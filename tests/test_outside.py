@@ -20,7 +20,6 @@ from expunge.stores.contract import pieces
 from expunge.stores.faulty import CAP, Fault, Faulty
 from expunge.stores.folder import FolderStore
 from expunge.stores.recording import Recording
-from tests.crash.kit import copied
 from tests.house import (
     ANN,
     BETWEEN,
@@ -39,19 +38,6 @@ from tests.house import (
     write_files,
 )
 from tests.support import dump, episode, ids, memory
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The house that every test has a copy of."""
-    house = House(tmp_path_factory.mktemp("prepared") / "house")
-    asyncio.run(house.fill())
-    return house.folder
-
-
-@pytest.fixture
-def house(prepared: Path, tmp_path: Path) -> House:
-    return House(copied(prepared, tmp_path / "house"))
 
 
 def names_no_person(reason: str | None) -> bool:

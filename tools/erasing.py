@@ -217,7 +217,9 @@ _AFTER = """## When it does not end well
 | `abandoned` | five attempts failed, or the plan had changed | look at `failure_reason`, erase again |
 
 A fence that stays up because of it is lowered by `expunge release ID`; an erasure that was running has failed by that,
-and can be resumed. An erasure that has ended is shown for
+and can be resumed. Resuming one that has completed removes
+what a writer that was killed has put into a store since, and tries a deferred reclaim again. An erasure that has ended is
+shown for
 89 days after it was asked for, and its row goes at 90; ledger and receipts stay. `expunge doctor` names what
 wants a hand.
 """
