@@ -216,12 +216,10 @@ _AFTER = """## When it does not end well
 | `blocked` | a hold covers the whole scope | release the hold, `expunge resume ID` |
 | `abandoned` | five attempts failed, or the plan had changed | look at `failure_reason`, erase again |
 
-A fence that stays up because of it is lowered by `expunge release ID`; an erasure that was running has failed by that,
-and can be resumed. Resuming one that has completed removes
-what a writer that was killed has put into a store since, and tries a deferred reclaim again. An erasure that has ended is
-shown for
-89 days after it was asked for, and its row goes at 90; ledger and receipts stay. `expunge doctor` names what
-wants a hand.
+A fence that stays up because of it is lowered by `expunge release ID`; an erasure that was running has failed
+by that, and can be resumed. Resuming one that has completed removes what a writer that was killed has put into
+a store since, and tries a deferred reclaim again. An erasure that has ended is shown for 89 days after it was
+asked for, and its row goes at 90; ledger and receipts stay. `expunge doctor` names what wants a hand.
 """
 
 
