@@ -11,10 +11,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench.agents import one_by_one, thousand
 from bench.breakdown import breakdown_many, breakdown_one
 from bench.erasure import QUICK, Sizes, many_users, one_linked_user, one_user
 from bench.harness import Report, as_markdown, machine, show
 from bench.other import load, opening
+from bench.peer import peer
+from bench.recall import beside, recall
 from bench.scopes import hide_and_restore, one_namespace
 
 BENCHMARKS: dict[str, Callable[[Path, Sizes], Awaitable[Report]]] = {
@@ -27,6 +30,11 @@ BENCHMARKS: dict[str, Callable[[Path, Sizes], Awaitable[Report]]] = {
     "500-breakdown": breakdown_many,
     "load": load,
     "opening": opening,
+    "agents-one": one_by_one,
+    "agents-1000": thousand,
+    "recall": recall,
+    "beside-readers": beside,
+    "peer": peer,
 }
 
 

@@ -41,11 +41,19 @@ class Sizes:
     lines: int = 30_000
     loads: int = 3
     openings: int = 30
+    writes: int = 200
+    batches: int = 7
+    rows: int = 100_000
+    queries: int = 300
+    beside: int = 200
+    peers: tuple[int, ...] = (1_000, 10_000)
+    asked: int = 60
 
 
 QUICK = Sizes(one=(2_000, 20_000), rounds=1, users=20, warm_up=2, many=(20_000,), pairs=2,
               spaces=(2_000, 20_000), namespaces=6, lines=3_000,
-              loads=1, openings=5)  # fmt: skip
+              loads=1, openings=5, writes=20, batches=1, rows=2_000, queries=20, beside=20,
+              peers=(50,), asked=10)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ HELD = ("episodes", "facts", "blocks")
 """The tables that hold rows."""
 
 COLLECTIONS = ("sessions", "events", "attachments", "memories", *HELD)
+INDEXED = ("lineage", "search_docsize", "vectors")
 _PRAGMAS = (("journal_mode", "wal"), ("synchronous", 2), ("secure_delete", 1), ("mmap_size", 0),
             ("temp_store", 2), ("cache_size", -16 * 1024))  # fmt: skip
 
@@ -134,8 +135,14 @@ class HidingFloor(Floor):
 
 
 def left(folder: Path) -> dict[str, int]:
-    """How many rows each table of records still holds."""
-    return {name: rows[0][0] for name, rows in _ask(folder, "SELECT count(*) FROM {}", (*COLLECTIONS, "lineage"))}
+    """How many rows each table of records still holds, and how many entries and vectors the index."""
+    tables = (*COLLECTIONS, *INDEXED)
+    return {name: rows[0][0] for name, rows in _ask(folder, "SELECT count(*) FROM {}", tables)}
+
+
+def written(folder: Path) -> dict[str, int]:
+    """As ``left``, and how many entries the audit has."""
+    return left(folder) | {"audit": _ask(folder, "SELECT count(*) FROM {}", ("audit",))[0][1][0][0]}
 
 
 def hidden(folder: Path) -> dict[str, list[Any]]:

@@ -151,7 +151,7 @@ def without(kept: dict[str, bytes], gone: set[str]) -> dict[str, bytes]:
 
 async def file_under(expunge: Expunge, user: str, *, seq: int, dated: str = NEW, namespace: str = CHAT) -> str:
     """Store a body that no row names: what a unit leaves behind that was killed before its commit."""
-    store = expunge.system.bodies
+    store = expunge.system.bodies["attachments"]
     assert store is not None
     parts = expunge.system.keys.filed_under(Identity("default", user_id=user, namespace=namespace))
     filing = Filing("default", parts, parse_instant(dated, "dated"), seq)

@@ -30,9 +30,15 @@ TIMES = {
     "memories": "updated_at",
     "facts": "recorded_at",
     "blocks": "updated_at",
+    "documents": "updated_at",
+    "chunks": "created_at",
+    "answers": "created_at",
+    "jobs": "created_at",
 }
 """What `before` compares in each collection (design 4)."""
-OUTLIVE_A_SESSION = ("facts", "blocks")
+OUTLIVE_A_SESSION = ("facts", "blocks", "jobs")
+DETACHED = ("facts", "chunks", "jobs")
+"""What goes with the last source, and not with any."""
 PARTS = ("user_id", "namespace", "agent", "session_id")
 NOW = "2026-06-01T00:00:00Z"
 """Later than every date that is written here."""
@@ -122,6 +128,8 @@ _OWN: dict[str, tuple[dict[str, Any], ...]] = {
     "memories": ({"key": "k", "value": 1},),
     "facts": ({"subject": "s", "predicate": "p", "object": "o"},),
     "blocks": ({"name": "x"},),
+    "answers": ({"question": "q", "answer": "a"},),
+    "jobs": ({"deriver": "d"},),
 }
 _KINDS = (*_OWN, "memories", "facts", "memories", "facts")
 
@@ -243,6 +251,7 @@ class Expected:
     def effects(self, place: int | None = None) -> dict[str, int]:
         """The effects on others, of one subject or of all."""
         counted = {"derived": Counter(self.derived.values()), "detached": self.detached, "revived": self.revived}
+        counted["rebuilt"] = Counter()
         return {name: counts.total() if place is None else counts[place] for name, counts in counted.items()}
 
 
@@ -271,7 +280,7 @@ def expect(records: list[dict[str, Any]], scope: Scope) -> Expected:
         parent = {record["episode"]} & told.gone.keys() if "episode" in record else set()
         sources = rests_on & told.gone.keys()
         # What is detached goes with the last source, what is retired with any; and an event with its episode.
-        by_lineage = bool(sources) and (record["collection"] != "facts" or sources == rests_on)
+        by_lineage = bool(sources) and (record["collection"] not in DETACHED or sources == rests_on)
         if record["id"] not in told.gone and (by_lineage or parent):
             told.gone[record["id"]] = min(told.gone[item] for item in parent | sources)
     for record in records:

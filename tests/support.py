@@ -72,6 +72,26 @@ def session(record_id: str, user_id: str | None = None, **fields: Any) -> dict[s
     return _record("sessions", record_id, user_id, fields)
 
 
+def document(record_id: str, title: str, user_id: str | None = None, **fields: Any) -> dict[str, Any]:
+    """A document of one chunk."""
+    return _record("documents", record_id, user_id, {"title": title, "text": f"text of {record_id}"} | fields)
+
+
+def answer(record_id: str, user_id: str | None = None, **fields: Any) -> dict[str, Any]:
+    """An answer that is kept."""
+    return _record("answers", record_id, user_id, {"question": f"what of {record_id}", "answer": "this"} | fields)
+
+
+def job(record_id: str, user_id: str | None = None, **fields: Any) -> dict[str, Any]:
+    """A job that waits."""
+    return _record("jobs", record_id, user_id, {"deriver": "digest"} | fields)
+
+
+def of_agents(user_id: str, prefix: str) -> list[dict[str, Any]]:
+    """A record of each further collection for a user, without documents: their bodies change how an erasure runs."""
+    return [answer(f"{prefix}-ans", user_id), job(f"{prefix}-job", user_id)]
+
+
 def _record(collection: str, record_id: str, user_id: str | None, fields: dict[str, Any]) -> dict[str, Any]:
     record = {"collection": collection, "id": record_id, "created_at": AT} | fields
     return record if user_id is None else record | {"user_id": user_id}

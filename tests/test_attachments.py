@@ -74,7 +74,7 @@ def told(name: str, *files: Any, user: str | None = "ann", **fields: Any) -> dic
 
 async def bodies(expunge: Expunge) -> dict[str, bytes]:
     """Every body in the objects folder by ref, also those that are half written or that no row names."""
-    store = expunge.system.bodies
+    store = expunge.system.bodies["attachments"]
     while isinstance(store, Recording | Faulty):
         store = store.inner  # type: ignore[assignment]
     assert isinstance(store, FolderStore)
@@ -85,7 +85,7 @@ async def attached(expunge: Expunge) -> dict[tuple[str, str], bytes]:
     """The bytes of every attachment as it is stored, by episode and path; the row tells their size and hash."""
     text = Statement("test.attached", "SELECT episode, path, bytes, sha256, ref FROM attachments")
     rows = await expunge.system.authority.read(lambda tx: tx.rows(text))
-    store = expunge.system.bodies
+    store = expunge.system.bodies["attachments"]
     assert store is not None
     found: dict[tuple[str, str], bytes] = {}
     for name, path, size, digest, ref in rows:
@@ -163,7 +163,7 @@ async def test_the_objects_folder_tells_nobody(expunge: Expunge, given: Given) -
         await expunge.put([told("episode-to-find", name, user=user, **words)], attachments_from=given.folder)
     finally:
         os.umask(old)
-    store = expunge.system.bodies
+    store = expunge.system.bodies["attachments"]
     assert isinstance(store, FolderStore)
     paths = [store.folder, *store.folder.rglob("*")]
     assert len(paths) > 7
@@ -454,7 +454,7 @@ async def test_a_file_that_changes_while_it_is_read(
             await asyncio.wait_for(
                 expunge.put([told("e", "good.txt"), told("f", "large.bin")], attachments_from=given.folder), timeout=30
             )
-        assert caught.value.message == "nothing was written: line 2: attachment 'large.bin' vanished or has changed"
+        assert caught.value.message == "nothing was written: line 2: 'large.bin' vanished or has changed"
         assert caught.value.next_step
         assert [name for name, _ in store.calls] == ["put", "put", "remove"]
         assert ids(await dump(expunge)) == set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,10 +19,10 @@ from expunge.datamap.selector import Selector
 from expunge.erasure import purging
 from expunge.erasure import statements as saga_statements
 from expunge.model.instant import ManualClock
-from tests.support import dump, episode, event, fact, ids, memory, one_of_each
+from tests.support import dump, episode, event, fact, ids, memory, of_agents, one_of_each
 
-NAMES = [kind.name for kind in RECORDS if kind.body_in is None]
-"""Attachments are removed with their bodies, and are mutated in test_census_scopes.py."""
+NAMES = [kind.name for kind in RECORDS if kind.body_in is None and kind.written_by is None]
+"""What has bodies, or comes with it, is removed with them, and is mutated in test_census_scopes.py."""
 
 
 def no_op(text: str) -> str:
@@ -53,15 +54,20 @@ async def erase_with(expunge: Expunge, monkeypatch: pytest.MonkeyPatch, *mutants
 
 @pytest.fixture
 async def filled(expunge: Expunge) -> Expunge:
-    await expunge.put([*one_of_each("ann", "a"), *one_of_each("bob", "b")])
+    await expunge.put([*whole("ann", "a"), *whole("bob", "b")])
     return expunge
+
+
+def whole(user_id: str, prefix: str) -> list[dict[str, Any]]:
+    """A record of every collection that has no bodies."""
+    return [*one_of_each(user_id, prefix), *of_agents(user_id, prefix)]
 
 
 async def heals(expunge: Expunge, request_id: str) -> None:
     """A failed erasure completes when the fault is gone, and the other user has lost nothing (laws 7, 10, 16)."""
     answer = await expunge.resume(request_id)
     assert (answer.status, answer.residue_count) == ("completed", 0)
-    assert ids(await dump(expunge)) == {record["id"] for record in one_of_each("bob", "b")}
+    assert ids(await dump(expunge)) == {record["id"] for record in whole("bob", "b")}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -190,6 +196,8 @@ DERIVED: dict[str, dict[str, Any]] = {
     "memories": {"key": "k", "value": 1},
     "facts": {"subject": "s", "predicate": "p", "object": "o"},
     "blocks": {"name": "n"},
+    "answers": {"question": "q", "answer": "a"},
+    "jobs": {"deriver": "d"},
 }
 
 
@@ -220,8 +228,50 @@ async def test_counting_again_finds_a_subject_by_each_collection(filled: Expunge
     again = await filled.call("erasure.census", request_id=answer.request_id)
     assert {key for key, count in again.census.items() if count} == {f"authority.{name}"}
     for part, text in LIVE_SUBJECTS.items():
-        assert set(re.findall(r"FROM (\w+)", text)) == {kind.name for kind in RECORDS}, part
+        assert set(re.findall(r"FROM (\w+)", text)) == {"vectors", *(kind.name for kind in RECORDS)}, part
         assert set(re.findall(r"SELECT (\w+)", text)) == {part}
+
+
+def without(name: str, real: Any, *given: Any) -> list[Any]:
+    """What stands in the index, but for one of its parts."""
+    return [row for row in real(*given) if row[1] != name]
+
+
+@pytest.mark.parametrize("name", ["search", "vectors"])
+async def test_what_outlives_its_record_turns_it_red(
+    filled: Expunge, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Law 7: mutation `no-op` of the trigger that takes the entries and the vectors of what goes."""
+    of_others = await found_of_bob(filled)
+    assert "b-e" in of_others
+    (made,) = await rows_of(filled, "SELECT sql FROM sqlite_schema WHERE name = 'episodes_leave'")
+    lines = [line for line in made[0].splitlines() if f"FROM {name} " not in line]
+
+    def change(*texts: str) -> None:
+        for text in texts:
+            store: Any = filled.system.authority
+            store._writer.execute(text).fetchall()
+
+    change("DROP TRIGGER episodes_leave", "\n".join(lines))
+    answer = await filled.erase("ann", purge=True)
+    assert (answer.status, answer.residue) == ("failed", {name: 1})
+    change("DROP TRIGGER episodes_leave", made[0])
+    codes = "SELECT rid * 8 + 1 FROM episodes"
+    key = {"search": "rowid", "vectors": "record"}[name]
+    change(f"DELETE FROM {name} WHERE {key} % 8 = 1 AND {key} NOT IN ({codes})")
+    await heals(filled, answer.request_id)
+    assert await found_of_bob(filled) == of_others
+
+
+async def found_of_bob(expunge: Expunge) -> set[str]:
+    """What search finds of the one who stays."""
+    hits = (await expunge.call("search.find", query="words of b-e", limit=50)).hits
+    return {hit.id for hit in hits if hit.id.startswith("b-")}
+
+
+async def rows_of(expunge: Expunge, text: str) -> list[tuple[Any, ...]]:
+    """Rows of a statement."""
+    return await expunge.system.authority.read(lambda tx: tx.rows(Statement("test.rows", text)))
 
 
 @pytest.mark.parametrize("name", COUNTED)
@@ -235,6 +285,8 @@ async def test_what_was_not_counted_is_not_completed(
         patched.setattr("expunge.census.count.BY_IDENTITY", fewer)
         count._identity_statement.cache_clear()
         patched.setattr("expunge.census.count._add_marked", lambda *_: None)
+        outlived = partial(without, name, count._outlived)
+        patched.setattr("expunge.census.count._outlived", outlived)
         answer = await filled.erase("ann", purge=True)
     count._identity_statement.cache_clear()
     assert (answer.status, answer.receipt) == ("failed", None)

@@ -21,7 +21,7 @@ from expunge.datamap.selector import Selector
 from expunge.erasure import marking, purging
 from expunge.erasure import statements as saga_statements
 from tests.scopes_support import KINDS, OUTLIVE_A_SESSION, TIMES, at, ids_served, opened
-from tests.support import block, dump, episode, event, fact, ids, memory, session
+from tests.support import answer, block, document, dump, episode, event, fact, ids, job, memory, session
 
 Mutant = tuple[Any, str, Any]
 
@@ -64,8 +64,11 @@ def records_of(scope: str, name: str) -> list[dict[str, Any]]:
         made += [
             episode(f"e{n}", **parts, attachments=files), event(f"v{n}", "e1" if scope == "org" else "their-e", **parts),
             memory(f"m{n}", f"k{n}", **parts), fact(f"f{n}", **parts, sources=sources),
-            block(f"b{n}", f"x{n}", **parts, sources=sources),
+            block(f"b{n}", f"x{n}", **parts, sources=sources), answer(f"a{n}", **parts),
+            job(f"j{n}", **parts, sources=sources),
         ]  # fmt: skip
+        if name in {"documents", "chunks"}:
+            made.append(document(f"d{n}", f"t{n}", **parts))
         if scope != "session":
             made.append(session(f"s{n}", **{part: value for part, value in parts.items() if part != "session_id"}))
     if scope == "session":
@@ -80,6 +83,7 @@ def theirs() -> list[dict[str, Any]]:
     return [
         episode("their-e", **THEIRS, attachments=["a.txt"]), event("their-v", "their-e", **THEIRS), session("t", **parts),
         memory("their-m", "k1", **THEIRS), fact("their-f", **THEIRS), block("their-b", "x1", **THEIRS),
+        answer("their-a", **THEIRS), job("their-j", **THEIRS), document("their-d", "t1", **THEIRS),
     ]  # fmt: skip
 
 
@@ -101,10 +105,12 @@ async def filled(scope: str, name: str, batch_rows: int) -> AsyncIterator[tuple[
 
 
 async def files_of(expunge: Expunge, episodes: set[str]) -> set[str]:
-    """The attachments of some episodes of the org."""
+    """The attachments of some episodes of the org, and the chunks of some documents."""
 
     def unit(tx: Any) -> set[str]:
-        rows = tx.rows(Statement("test.files", "SELECT id, episode FROM attachments WHERE org = 'default'"))
+        text = """SELECT id, episode FROM attachments WHERE org = 'default'
+            UNION ALL SELECT id, document FROM chunks WHERE org = 'default'"""
+        rows = tx.rows(Statement("test.files", text))
         return {record_id for record_id, owner in rows if owner in episodes}
 
     return await expunge.system.authority.read(unit)
@@ -245,5 +251,5 @@ async def test_a_selector_with_a_cap(monkeypatch: pytest.MonkeyPatch, name: str,
 def test_every_collection_is_mutated() -> None:
     """Law 3: a new collection of records joins these tests by being declared."""
     assert {kind.name for kind in RECORDS} == set(KINDS) == set(TIMES)
-    made = {record["collection"] for record in records_of("user", "attachments")}
+    made = {record["collection"] for record in records_of("user", "documents")}
     assert made | {kind.name for kind in RECORDS if kind.written_by} == set(KINDS)

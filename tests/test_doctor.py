@@ -91,7 +91,7 @@ async def test_a_fresh_installation_is_healthy(settings: Settings, clock: Manual
     assert set(NOT_COVERED) < set(found.not_covered)
     names = {item.name for item in found.findings}
     if kind == "memory":
-        assert "attachments are refused" in of(found, "stores").found
+        assert "in memory" in of(found, "store objects").found
     else:
         assert {settings.db, str(Path(settings.db).with_name("expunge.keys")), "store objects"} <= names
         assert "(not made yet)" in of(found, "store objects").found

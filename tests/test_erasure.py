@@ -116,7 +116,7 @@ async def test_the_lineage_rule(expunge: Expunge) -> None:
     assert set(after["lineage"]) == {
         "both<b1", "only-b<b1", "sum-b<b1", "of-sum<b1", "from-both<both",
     }  # fmt: skip
-    assert answer.effects == {"derived": 9, "detached": 2, "revived": 0}
+    assert answer.effects == {"derived": 9, "detached": 2, "revived": 0, "rebuilt": 0}
     assert preview.effects == answer.effects
     goes = {name: sum(counts.values()) for name, counts in preview.goes.items()}
     assert goes == {name: count for name, count in answer.removed.items() if name != "lineage"}
@@ -129,7 +129,7 @@ async def test_an_older_version_becomes_current_again(expunge: Expunge) -> None:
     await expunge.put([memory("v1", "plan", sources=["b1"]), memory("v2", "plan", sources=["a1"])])
     await expunge.put([memory("w1", "other", sources=["a1"]), memory("w2", "other", sources=["b1"])])
     answer = await expunge.erase("ann", purge=True)
-    assert answer.effects == {"derived": 2, "detached": 0, "revived": 1}
+    assert answer.effects == {"derived": 2, "detached": 0, "revived": 1, "rebuilt": 0}
     assert set((await dump(expunge))["memories"]) == {"v1", "w2"}
 
 
@@ -148,8 +148,9 @@ async def test_batches_change_nothing(tmp_path: Any, batch_rows: int) -> None:
         assert ids(await dump(expunge)) == kept
         assert answer.removed == {
             "sessions": 3, "episodes": 13, "events": 3, "attachments": 0, "memories": 10, "facts": 3, "blocks": 3, "lineage": 18,
+            "documents": 0, "chunks": 0, "answers": 0, "jobs": 0,
         }  # fmt: skip
-        assert answer.effects == {"derived": 10, "detached": 1, "revived": 0}
+        assert answer.effects == {"derived": 10, "detached": 1, "revived": 0, "rebuilt": 0}
         assert len(answer.receipts) == 3
         assert {receipt["batch_id"] for receipt in answer.receipts} == {answer.receipts[0]["batch_id"]}
         for name, count in answer.removed.items():

@@ -13,10 +13,10 @@ import pytest
 
 from expunge import Expunge
 from expunge.authority.port import Reclaimed, Statement
-from expunge.errors import NotOffered, StoreFault, StoreUnable
+from expunge.errors import StoreFault, StoreUnable
 from expunge.model.instant import parse_instant
 from expunge.stores import Asked, BodyStore, Capabilities, Filing, Found, Permit, Removal
-from expunge.stores.contract import pieces
+from expunge.stores.contract import bytes_of, pieces
 from expunge.stores.faulty import CAP, Fault, Faulty
 from expunge.stores.folder import FolderStore
 from expunge.stores.recording import Recording
@@ -37,7 +37,8 @@ from tests.house import (
     without_rights,
     write_files,
 )
-from tests.support import dump, episode, ids, memory
+from tests.scopes_support import ask
+from tests.support import dump, ids, memory
 
 
 def names_no_person(reason: str | None) -> bool:
@@ -496,13 +497,15 @@ def test_an_unreadable_folder(house: House) -> None:
 # --- no folder at all -----------------------------------------------------------------------------------------------
 
 
-async def test_memory_has_no_place_for_attachments(in_memory: Expunge, tmp_path: Path) -> None:
-    """Law 16: what cannot be kept is refused, and nothing of the call is written."""
+async def test_attachments_in_memory(in_memory: Expunge, tmp_path: Path) -> None:
+    """Laws 7, 10: where the database lies in memory the bodies do, too, and go with their rows."""
     write_files(tmp_path / "given", "e")
-    with pytest.raises(NotOffered) as caught:
-        await in_memory.put([memory("m", "k"), told("e", ANN)], attachments_from=tmp_path / "given")
-    assert "objects" in caught.value.next_step
-    assert ids(await dump(in_memory)) == set()
-    await in_memory.put([memory("m", "k"), episode("e", ANN)])
-    assert (await in_memory.erase(ANN, purge=True)).status == "completed"
+    await in_memory.put([memory("m", "k"), told("e", ANN)], attachments_from=tmp_path / "given")
+    store = in_memory.system.bodies["attachments"]
+    refs_there = [ref for (ref,) in await ask(in_memory, "SELECT ref FROM attachments")]
+    assert refs_there
+    assert set(await bytes_of(store, refs_there)) == set(refs_there)
+    answer = await in_memory.erase(ANN, purge=True)
+    assert (answer.status, answer.removed["objects.attachments"]) == ("completed", len(refs_there))
+    assert await store.present(refs_there) == frozenset()
     assert ids(await dump(in_memory)) == {"m"}

@@ -9,6 +9,7 @@ import pytest
 
 from expunge import Expunge
 from expunge.authority.port import Statement
+from expunge.datamap import RECORDS
 from expunge.erasure import Order, Request, Saga, open_erasure, preview
 from expunge.errors import ErasureInProgress, InputError, PlanChanged
 from expunge.model.instant import ManualClock
@@ -260,12 +261,12 @@ async def test_how_a_scope_is_said_is_not_in_its_hash(filled: Expunge) -> None:
     [
         "", " ", "sha256:", "0" * 64, "sha256:" + "0" * 64, "sha256:" + "0" * 64 + ":", "sha256:" + "0" * 64 + ":1",
         "sha256:" + "0" * 64 + ":0.0.0.0.0.0", "sha256:" + "0" * 64 + ":0.0.0.0.0.0.0.0",
-        "sha256:" + "0" * 63 + ":0.0.0.0.0.0.0", "sha256:" + "A" * 64 + ":0.0.0.0.0.0.0",
-        "sha256:" + "g" * 64 + ":0.0.0.0.0.0.0", "sha512:" + "0" * 64 + ":0.0.0.0.0.0.0",
-        " sha256:" + "0" * 64 + ":0.0.0.0.0.0.0", "sha256:" + "0" * 64 + ":0.0.0.0.0.0.0\n",
+        "sha256:" + "0" * 63 + ":" + ".".join("0" * len(RECORDS)), "sha256:" + "A" * 64 + ":" + ".".join("0" * len(RECORDS)),
+        "sha256:" + "g" * 64 + ":" + ".".join("0" * len(RECORDS)), "sha512:" + "0" * 64 + ":" + ".".join("0" * len(RECORDS)),
+        " sha256:" + "0" * 64 + ":" + ".".join("0" * len(RECORDS)), "sha256:" + "0" * 64 + ":0.0.0.0.0.0.0\n",
         "sha256:" + "0" * 64 + ":0.0.0.0.0.0.-1", "sha256:" + "0" * 64 + ":0.0.0.0.0.0.+1",
         "sha256:" + "0" * 64 + ":0.0.0.0.0.0.1e3", "sha256:" + "0" * 64 + ":0.0.0.0.0.0.\u0663",
-        "sha256:" + "0" * 64 + ":0.0.0.0.0.0." + "9" * 5000, "sha256:" + "\uff10" * 64 + ":0.0.0.0.0.0.0",
+        "sha256:" + "0" * 64 + ":0.0.0.0.0.0." + "9" * 5000, "sha256:" + "\uff10" * 64 + ":" + ".".join("0" * len(RECORDS)),
         "sha256:" + "0" * 64 + ":0..0.0.0.0.0", "sha256:" + "0" * 64 + ":0.0.0.0.0.0.0.", "\ud800", 7, ["x"], b"x",
     ],
 )  # fmt: skip
@@ -470,7 +471,7 @@ async def test_a_preview_of_nobody_finds_nothing(filled: Expunge) -> None:
     assert (seen.found, seen.subjects, set(seen.effects.values())) == (False, 1, {0})
     assert all(counts == {"direct": 0, "derived": 0} for counts in seen.goes.values())
     assert seen.goes.keys() == set(KINDS)
-    assert seen.plan_hash.endswith(":0.0.0.0.0.0.0")
+    assert seen.plan_hash.endswith(":" + ".".join("0" * len(RECORDS)))
     assert (await filled.erase("nobody", purge=True, plan_hash=seen.plan_hash)).found is False
 
 
@@ -511,7 +512,7 @@ async def test_a_preview_says_what_a_hold_keeps(batch_rows: int, purge: bool) ->
         assert staying(seen) == {"episodes": (3, why), "events": (1, why), "memories": (12, why)}
         goes = {name: counts for name, counts in seen.goes.items() if any(counts.values())}
         assert goes == {"episodes": {"direct": 1, "derived": 0}, "memories": {"direct": 0, "derived": 1}}
-        assert seen.effects == {"derived": 1, "detached": 1, "revived": 0}
+        assert seen.effects == {"derived": 1, "detached": 1, "revived": 0, "rebuilt": 0}
         answer = await expunge.erase("ann", purge=purge, plan_hash=seen.plan_hash)
         assert (answer.status, answer.plan_hash) == ("failed", seen.plan_hash)
         assert answer.residue == {"episodes": 3, "events": 1, "memories": 12}

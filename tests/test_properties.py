@@ -132,7 +132,7 @@ def test_profile_selector_preview_and_census_agree(made: list[dict[str, Any]], s
     async def work(expunge: Expunge) -> None:
         def unit(tx: Tx) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
             selected = {name: counts.total() for name, counts in count_scope(tx, scope).items()}
-            counted = count_left(tx, Question("default", 0, 1), scope.targets)
+            counted = count_left(tx, Question("default", 0, 1, expunge.system.words.owned_by), scope.targets)
             census = {kind.name: sum(count[kind.name] for count in counted) for kind in RECORDS}
             return read_profile(tx, scope).counts, selected, census
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from expunge import Expunge, Settings
+from expunge.datamap import collection
 from expunge.errors import InvalidId, InvalidRecords
+from expunge.memory.statements import stored_columns
 from tests.support import AT, BAD_IDS, block, dump, episode, event, fact, ids, memory, one_of_each, session
 
 GOOD = episode("good", "ann")
@@ -171,10 +173,11 @@ async def test_a_key_again_is_a_new_version_within_one_identity(in_memory: Expun
     await in_memory.put([memory("m4", "tea", "ann"), memory("m5", "tea", "ann", agent="helper")])
     await in_memory.put([block("b1", "persona", "ann"), block("b2", "persona", "ann")])
     found = await dump(in_memory)
-    column = -3
+    column = 1 + stored_columns(collection("memories")).index("version")
     versions = {record_id: row[column] for record_id, row in found["memories"].items()}
     assert versions == {"m1": 1, "m2": 2, "m3": 1, "m4": 3, "m5": 1}
-    assert {record_id: row[-2] for record_id, row in found["blocks"].items()} == {"b1": 1, "b2": 2}
+    column = 1 + stored_columns(collection("blocks")).index("version")
+    assert {record_id: row[column] for record_id, row in found["blocks"].items()} == {"b1": 1, "b2": 2}
 
 
 async def test_the_limit_of_a_value_is_a_setting(tmp_path: Any) -> None:

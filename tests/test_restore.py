@@ -116,7 +116,7 @@ async def test_what_is_hidden_is_kept_and_not_served(tmp_path: Path, batch_rows:
             "sessions": 1, "episodes": 1, "events": 1, "memories": 8, "facts": 2, "blocks": 1,
         }  # fmt: skip
         assert answer.removed == NOTHING
-        assert answer.effects == {"derived": len(WITH_IT), "detached": 1, "revived": 1}
+        assert answer.effects == {"derived": len(WITH_IT), "detached": 1, "revived": 1, "rebuilt": 0}
         assert (answer.found, answer.reversals_count) == (True, 0)
         assert not (await expunge.profile(ANN)).found
         assert sum((await expunge.profile(ANN)).counts.values()) == 0

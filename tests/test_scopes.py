@@ -44,7 +44,7 @@ from tests.scopes_support import (
 from tests.support import block, dump, episode, event, fact, ids, memory, session
 
 COMMAND = Path(sys.executable).with_name("expunge")
-HERE = {f"authority.{name}" for name in (*KINDS, "lineage")}
+HERE = {f"authority.{name}" for name in (*KINDS, "lineage", "search", "vectors")}
 
 
 @pytest.fixture
@@ -67,11 +67,13 @@ def test_profile_selector_preview_and_census_agree(data: st.DataObject, made: li
             before = await state(expunge)
             for scope in scopes:
                 told = expect(whole, scope)
-                profile, selected, counted = await expunge.system.authority.read(asked(scope))
+                profile, selected, counted = await expunge.system.authority.read(
+                    asked(scope, expunge.system.words.owned_by)
+                )
                 direct = told.count(told.direct)
                 assert profile == direct
                 assert selected == [told.count(told.direct, place) for place in range(len(scope.targets))]
-                assert counted == [counts | {"lineage": 0} for counts in selected]
+                assert counted == [counts | {"lineage": 0, "search": 0, "vectors": 0} for counts in selected]
                 for purge in (True, False):
                     seen = await preview(expunge.system, Order(scope, scope.type, purge=purge))
                     assert {name: counts["direct"] for name, counts in seen.goes.items()} == direct
@@ -82,13 +84,17 @@ def test_profile_selector_preview_and_census_agree(data: st.DataObject, made: li
                     assert staying == {name: count for name, count in told.outliving.items() if count}
             assert await state(expunge) == before
 
-    def asked(scope: Scope):
+    def asked(scope: Scope, owned: Any):
         def unit(tx: Tx) -> tuple[dict[str, int], list[dict[str, int]], list[dict[str, int]]]:
             by_kind = count_scope(tx, scope)
             selected = [
                 {name: counts[place] for name, counts in by_kind.items()} for place in range(len(scope.targets))
             ]
-            return read_profile(tx, scope).counts, selected, count_left(tx, Question("default", 0, 1), scope.targets)
+            return (
+                read_profile(tx, scope).counts,
+                selected,
+                count_left(tx, Question("default", 0, 1, owned), scope.targets),
+            )
 
         return unit
 
@@ -190,7 +196,7 @@ async def test_a_version_in_scope_is_not_revived(in_memory: Expunge) -> None:
     await in_memory.put([block("x1", "x", updated_at=at(1)), block("x2", "x", updated_at=at(3), sources=["v2"])])
     seen = await in_memory.preview("ann")
     answer = await in_memory.erase("ann", purge=True)
-    assert seen.effects == answer.effects == {"derived": 1, "detached": 0, "revived": 1}
+    assert seen.effects == answer.effects == {"derived": 1, "detached": 0, "revived": 1, "rebuilt": 0}
     assert ids(await dump(in_memory)) == {"b", "x1"}
 
 

@@ -149,7 +149,7 @@ async def test_a_body_that_came_too_late_goes_by_a_resume(expunge: Expunge, tmp_
     await expunge.put([episode("a", "ann"), episode("b", "bob")])
     before = (await expunge.as_of()).get("default", 0)
     answer = await expunge.erase("ann", purge=True)
-    store, keys = expunge.system.bodies, expunge.system.keys
+    store, keys = expunge.system.bodies["attachments"], expunge.system.keys
     assert store is not None
 
     async def body():

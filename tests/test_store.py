@@ -52,7 +52,7 @@ async def test_every_pragma_is_in_force(expunge: Expunge) -> None:
     """Deliver: WAL, FULL, foreign keys, secure_delete; temporary tables never reach a file."""
     wanted = {
         "journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1, "temp_store": 2,
-        "auto_vacuum": 0, "application_id": 0x45585047, "user_version": 1,
+        "auto_vacuum": 0, "application_id": 0x45585047, "user_version": 2,
     }  # fmt: skip
     assert {name: await read_pragma(expunge, name) for name in wanted} == wanted
 
@@ -206,7 +206,7 @@ PLANNED: list[Statement] = [
     *(saga.find_children(kind, kind.parent.column) for kind in RECORDS if kind.parent),
     *(saga.settle_by_parent(kind, kind.parent.column) for kind in RECORDS if kind.parent),
     *(saga.count_revived(kind) for kind in RECORDS if kind.versioned_by),
-    *(memory_statements.newest_version(kind) for kind in RECORDS if kind.versioned_by),
+    *(memory_statements.newest_versions(kind) for kind in RECORDS if kind.versioned_by),
     *(memory_statements.fetch(kind) for kind in RECORDS),
     saga.DERIVED_OF, saga.DETACHED, saga.CUT_FROM_DERIVED, saga.CUT_FROM_SOURCE, saga.PAGE_OF_MARKS, saga.DROP_MARKS,
     saga.COUNT_MARKS, saga.SETTLE_BY_EDGE, memory_statements.MARKED, memory_statements.LOCATE, memory_statements.EDGES_OF,

@@ -139,14 +139,14 @@ async def test_the_end_of_a_window_whose_records_all_came_back(expunge: Expunge,
     """Laws 7 and 10: nothing is left to purge; the second receipt says that nothing went, and of nobody else either."""
     await expunge.put(WORLD)
     answer = await hide(expunge, ANN)
-    assert answer.effects == {"derived": len(WITH_IT), "detached": 1, "revived": 1}
+    assert answer.effects == {"derived": len(WITH_IT), "detached": 1, "revived": 1, "rebuilt": 0}
     await expunge.restore(answer.request_id)
     before = await dump(expunge)
     clock.advance(WINDOW_S)
     (ended,) = await due(expunge)
     assert (ended.status, ended.removed, ended.reversals_count) == ("completed", NOTHING, len(IN_SCOPE))
     assert await dump(expunge) == before
-    assert ended.effects == {"derived": 0, "detached": 0, "revived": 0}
+    assert ended.effects == {"derived": 0, "detached": 0, "revived": 0, "rebuilt": 0}
     assert ended.receipts[0]["effects"] == ended.effects
 
 
@@ -156,12 +156,12 @@ async def test_a_second_receipt_counts_the_effects_of_what_goes(expunge: Expunge
         [*WORLD, fact("<own>", DORA, sources=["<ann>-b"]), memory("<x1>", "x"), memory("<x2>", "x", sources=["<m2>"])]
     )
     answer = await hide(expunge, ANN)
-    assert answer.effects == {"derived": len(WITH_IT) + 2, "detached": 1, "revived": 2}
+    assert answer.effects == {"derived": len(WITH_IT) + 2, "detached": 1, "revived": 2, "rebuilt": 0}
     await expunge.restore(answer.request_id, "<ann>-b")
     await expunge.put([memory("<w3>", "weather", DORA)])
     clock.advance(WINDOW_S)
     (ended,) = await due(expunge)
-    assert ended.effects == {"derived": len(WITH_IT) + 1, "detached": 1, "revived": 1}
+    assert ended.effects == {"derived": len(WITH_IT) + 1, "detached": 1, "revived": 1, "rebuilt": 0}
     assert "<own>" in ids(await dump(expunge))
 
 

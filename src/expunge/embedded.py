@@ -18,6 +18,7 @@ from expunge.operations import OPERATIONS, Actor, perform
 from expunge.operations.erasure import Answer, PreviewOutput, RestoreOutput
 from expunge.operations.records import ProfileOutput, PutOutput
 from expunge.operations.scopes import scope_words
+from expunge.search import Embedder
 from expunge.settings import Settings
 from expunge.stores import BodyStore
 from expunge.system import System, open_system
@@ -41,11 +42,13 @@ class Expunge:
         create: bool = True,
         authority: Authority | None = None,
         bodies: BodyStore | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
         self.settings = settings if settings is not None else Settings.load(db=db)
         if settings is not None and db is not None:
             self.settings = settings.model_copy(update={"db": db})
         self._clock, self._create, self._authority, self._bodies = clock, create, authority, bodies
+        self._embedder = embedder
         self._is_open = False
         self.system: System
         self.ended: list[Answer] = []
@@ -59,7 +62,12 @@ class Expunge:
 
         """
         self.system = await open_system(
-            self.settings, clock=self._clock, create=self._create, authority=self._authority, bodies=self._bodies
+            self.settings,
+            clock=self._clock,
+            create=self._create,
+            authority=self._authority,
+            bodies=self._bodies,
+            embedder=self._embedder,
         )
         self._is_open = True
         # What cannot be purged now is seen in `erasures` and `doctor`, and shall not keep anybody from opening.
@@ -74,12 +82,17 @@ class Expunge:
         self._is_open = False
         await self.system.close()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be used now."""
+        return self._is_open
+
     def _check_open(self) -> None:
         if not self._is_open:
             raise InputError("the database is not open", hint="use it inside of: async with Expunge(…) as expunge")
 
     async def call(
-        self, name: str, *, as_of: dict[str, int] | None = None, progress: Progress = silent, **values: Any
+        self, name: str, /, *, as_of: dict[str, int] | None = None, progress: Progress = silent, **values: Any
     ) -> Any:
         """Perform an operation of the registry by its name; ``org`` defaults to the setting.
 

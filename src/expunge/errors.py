@@ -82,11 +82,31 @@ class SettingsError(InputError):
     hint = "see docs/reference/settings.md for the names and their meaning"
 
 
+class IdempotencyConflict(InputError):
+    """the idempotency key was used for another write."""
+
+    code = "IDEMPOTENCY_CONFLICT"
+    hint = "use a key once for each write, and the same key only to repeat it"
+
+
 class UnknownRequest(InputError):
     """there is no such erasure request."""
 
     code = "UNKNOWN_REQUEST"
     hint = "list them with: expunge erasures"
+
+
+class DerivationFailed(ExpungeError):
+    """the deriver did not answer as it should, and nothing of it was written."""
+
+    code = "DERIVATION_FAILED"
+
+
+class UnknownRun(InputError):
+    """there is no such run."""
+
+    code = "UNKNOWN_RUN"
+    hint = "begin a new one"
 
 
 class Refused(ExpungeError):
@@ -145,6 +165,28 @@ class NotRestorable(Refused):
     hint = "read its state with: expunge erasure ID"
 
 
+class VersionConflict(Refused):
+    """another version was written in between, so nothing was."""
+
+    code = "VERSION_CONFLICT"
+    hint = "read the newest version, and write again"
+
+
+class Pinned(Refused):
+    """the document is pinned."""
+
+    code = "PINNED"
+    hint = "take the pin off first; an erasure needs no leave of a pin"
+
+
+class ForgetFailed(Refused):
+    """the erasure did not complete, so nothing is called forgotten."""
+
+    code = "FORGET_FAILED"
+    hint = "read its state with: expunge erasure ID"
+    exit_code = EXIT_NOT_DONE
+
+
 class RunnerSuperseded(Refused):
     """another runner has taken this erasure over, and this one stopped (design 4)."""
 
@@ -170,6 +212,13 @@ class ErasureInterrupted(EnvironmentFault):
     """the erasure stopped half way; the request stays in_progress and nothing is lost."""
 
     code = "ERASURE_INTERRUPTED"
+
+
+class EmbedderFault(EnvironmentFault):
+    """the embedder did not answer as it should, and nothing was written."""
+
+    code = "EMBEDDER"
+    hint = "mend the embedder and try again"
 
 
 class DatabaseFault(EnvironmentFault):

@@ -6,7 +6,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -44,6 +44,19 @@ class Settings(BaseModel):
     max_attachment_bytes: int = Field(
         64 * 1024 * 1024, gt=0, le=16 * 1024**3, description="Most bytes of one attachment."
     )
+    embedder: Literal["hashing", "wordllama", "none"] = Field(
+        "hashing",
+        description="What makes vectors: `hashing` (letters' n-grams, no model), `wordllama` (the extra of that name), "
+        "`none`. An object given in Python takes its place.",
+    )
+    vector_scan_rows: int = Field(
+        5000,
+        gt=0,
+        le=10_000_000,
+        description="Most vectors that a search compares. Among more, the newest of them and what the words found.",
+    )
+    derive_timeout_s: float = Field(60.0, gt=0, le=3600, description="Seconds to wait for one answer of a deriver.")
+    embed_timeout_s: float = Field(30.0, gt=0, le=3600, description="Seconds to wait for one answer of the embedder.")
     batch_rows: int = Field(
         20_000,
         gt=0,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from expunge.authority.orgs import seqs
+from expunge.authority.orgs import seq_of, seqs
 from expunge.authority.port import Authority, Statement, Tx
 from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.errors import KeyMissing
 from expunge.keys import KeyRing, load_key_file, open_key_file
 from expunge.model.instant import Clock, SystemClock
+from expunge.search import Embedder, HashingEmbedder, Words
+from expunge.search.embedder import WordLlamaEmbedder
 from expunge.settings import Settings
 from expunge.stores import BodyStore, Lifecycle
 from expunge.stores.folder import FolderStore
+from expunge.stores.memory import MemoryStore
 
 _KEYS_NAMED = Statement("keys.named", "SELECT id, check_value FROM keys")
 _NAME_KEY = Statement("keys.name", "INSERT OR IGNORE INTO keys (id, check_value) VALUES (:id, :check_value)")
@@ -34,16 +39,24 @@ class System:
     keys_path: Path | None
     stores: tuple[Lifecycle, ...] = ()
     """The stores outside the authority, in the order in which an erasure empties them."""
-    bodies: BodyStore | None = None
-    """The one of them that takes the bytes of attachments."""
+    bodies: Mapping[str, BodyStore] = field(default_factory=dict)
+    """Those of them that take bodies from us, by collection."""
+    embedder: Embedder | None = None
+    derivers: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    """What jobs are done by, by name; registered by whoever opens the system (``memory.derivers``)."""
+    words: Words = field(init=False)
     _held: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.use_keys(self.keys)
+        # The oldest key: it stays in every ring, so the index outlives a rotation.
+        self.words = Words(self.keys.pseudonym_keys[0].secret)
 
-    async def as_of(self) -> dict[str, int]:
-        """Every org's erasure counter now: what a unit of work that begins now carries (law 4)."""
-        return await self.authority.read(seqs)
+    async def as_of(self, org: str | None = None) -> dict[str, int]:
+        """The erasure counter of one org, or of every one: what a unit of work that begins now carries (law 4)."""
+        if org is None:
+            return await self.authority.read(seqs)
+        return {org: await self.authority.glance(lambda tx: seq_of(tx, org))}
 
     def check_keys(self, tx: Tx) -> None:
         """Stop a unit of work that the ring in hand is too old for: another process has rotated the keys since.
@@ -74,8 +87,11 @@ async def open_system(
     create: bool = True,
     authority: Authority | None = None,
     bodies: BodyStore | None = None,
+    embedder: Embedder | None = None,
 ) -> System:
-    """Open the database, the keys that it relies on, and the store of its attachments.
+    """Open the database, the keys that it relies on, and the stores of its bodies.
+
+    ``bodies`` takes the place of our own store for the collections that it names; ``embedder`` that of the setting.
 
     Keys are made only for a database that names none yet: a database whose key is missing is refused, because what
     was erased could no longer be matched (design 4).
@@ -101,11 +117,40 @@ async def open_system(
     except BaseException:
         await authority.close()
         raise
+    stores = body_stores(settings, place) | ({} if bodies is None else dict.fromkeys(bodies.collections, bodies))
+    return System(
+        authority,
+        keys,
+        clock or SystemClock(),
+        settings,
+        path,
+        tuple(dict.fromkeys(stores.values())),
+        stores,
+        embedder or EMBEDDERS[settings.embedder](),
+    )
+
+
+EMBEDDERS: dict[str, Callable[[], Embedder | None]] = {
+    "hashing": HashingEmbedder,
+    "wordllama": WordLlamaEmbedder,
+    "none": lambda: None,
+}
+"""The embedders that the setting may name."""
+
+
+def body_stores(settings: Settings, place: Place) -> dict[str, BodyStore]:
+    """Our own stores of bodies, by collection: folders beside the database, or in memory as it is."""
     folder = objects_path(settings, place)
-    if bodies is None and folder is not None:
-        bodies = FolderStore(folder)
-    stores = () if bodies is None else (bodies,)
-    return System(authority, keys, clock or SystemClock(), settings, path, stores, bodies)
+    if folder is None:
+        return {
+            "attachments": MemoryStore("objects", frozenset({"attachments"})),
+            "documents": MemoryStore("originals", frozenset({"documents"})),
+        }
+    originals = folder.with_name(folder.name.removesuffix(".objects") + ".originals")
+    return {
+        "attachments": FolderStore(folder),
+        "documents": FolderStore(originals, "originals", frozenset({"documents"})),
+    }
 
 
 def objects_path(settings: Settings, place: Place) -> Path | None:

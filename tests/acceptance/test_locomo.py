@@ -13,8 +13,8 @@ import pytest
 
 from expunge.errors import ErasedSince
 from tests.acceptance.locomo import (
-    COUNTED,
     LOCOMO,
+    REMOVED,
     Loaded,
     adapted,
     as_lines,
@@ -135,14 +135,14 @@ async def test_a_speaker_is_erased_and_nothing_else(conversations: Loaded, tmp_p
     erased = await erase(folder, conversations.folder, conversations.source, [user], partner_of(user))
     share, found = SHARES[user], erased.found
     assert share_of(*user.split("-", 1)) == share
-    expected = dict.fromkeys(COUNTED, 0) | {
+    expected = dict.fromkeys(REMOVED, 0) | {
         "episodes": share.episodes,
         "facts": share.facts,
         "memories": share.memories,
         "lineage": share.lineage,
     }
     assert erased.answer.removed == expected
-    assert erased.answer.effects == {"derived": share.derived, "detached": 0, "revived": 0}
+    assert erased.answer.effects == {"derived": share.derived, "detached": 0, "revived": 0, "rebuilt": 0}
     assert len(found["exempt"]) == share.exempt
     assert found["exempt_names"] == []
     assert len(found["exempt_ids"]) < 0.2 * len([record for ids in found["goes"].values() for record in ids])
@@ -178,6 +178,8 @@ def test_the_check_sees_a_person_who_was_not_erased(conversations: Loaded, tmp_p
     assert problems["facts"] == SHARES["26-Caroline"].facts
     assert problems["memories"] == SHARES["26-Caroline"].memories
     assert problems["edge"] == SHARES["26-Caroline"].lineage
+    found_by_search = problems["episodes"] + problems["facts"] + problems["memories"]
+    assert problems["entry"] == problems["vector"] == found_by_search
     in_bytes = [problem for problem in found["problems"] if problem.startswith("expunge.db holds")]
     assert "expunge.db holds the name '26-Caroline'" in in_bytes
     assert len([problem for problem in in_bytes if "the erased text" in problem]) >= found["texts"]

@@ -15,8 +15,9 @@ from expunge.errors import InputError, NotRestorable
 from expunge.model.canonical import digest
 from expunge.model.instant import DAY, ManualClock, to_text
 from tests.acceptance.locomo import (
-    COUNTED,
     DATABASE,
+    KINDS,
+    REMOVED,
     Conjunction,
     Loaded,
     Proofs,
@@ -66,7 +67,7 @@ class Case:
     def counts(self) -> dict[str, int]:
         """What goes, by collection."""
         names = ("sessions", "episodes", "memories", "facts", "lineage")
-        return dict.fromkeys(COUNTED, 0) | dict(zip(names, self.removed, strict=True))
+        return dict.fromkeys(REMOVED, 0) | dict(zip(names, self.removed, strict=True))
 
 
 CASES = {
@@ -150,7 +151,7 @@ async def test_a_scope_is_purged_and_nothing_else(conversations: Loaded, tmp_pat
     )  # fmt: skip
     assert erased.answer.removed == case.counts()
     assert erased.answer.removed["episodes"] == erased.read_before["scope"][0] == turns_of(case.scope)
-    assert erased.answer.effects == {"derived": case.derived, "detached": case.detached, "revived": 0}
+    assert erased.answer.effects == {"derived": case.derived, "detached": case.detached, "revived": 0, "rebuilt": 0}
     assert len(erased.found["exempt"]) == case.exempt
     assert erased.found["exempt_names"] == list(case.named)
     assert len(erased.found["exempt_ids"]) == case.exempt_ids
@@ -321,7 +322,7 @@ async def profiles(expunge: Expunge, users: set[str]) -> dict[str, dict[str, Any
 
 def nothing_of(user: str) -> dict[str, Any]:
     """The profile of a person of whom nothing is served."""
-    counts = dict.fromkeys(("sessions", "episodes", "events", "attachments", "memories", "facts", "blocks"), 0)
+    counts = dict.fromkeys(KINDS, 0)
     return {
         "org": "default", "user_id": user, "found": False, "counts": counts, "made_from": {}, "first_seen": None,
         "last_seen": None, "namespaces": [], "session_count": 0, "recent_sessions": [], "sample_facts": [],
@@ -426,8 +427,8 @@ async def test_one_session_is_restored_by_its_ids_and_the_rest_is_purged_in_time
         proofs = await Proofs.of(expunge, ended)
         assert_receipts(proofs, scope, found)
         assert [json.loads(receipt)["reversals"] for receipt in proofs.receipts] == [13]
-    assert ended.removed == dict.fromkeys(COUNTED, 0) | {"episodes": 198, "facts": 103, "memories": 18, "lineage": 496}
-    assert ended.effects == {"derived": 19, "detached": 0, "revived": 0}
+    assert ended.removed == dict.fromkeys(REMOVED, 0) | {"episodes": 198, "facts": 103, "memories": 18, "lineage": 496}
+    assert ended.effects == {"derived": 19, "detached": 0, "revived": 0, "rebuilt": 0}
     assert (len(found["exempt"]), found["exempt_names"]) == (0, [ANN])
 
 

@@ -183,6 +183,9 @@ class Watched:
     async def read(self, unit: Unit[T]) -> T:
         return await self.inner.read(unit)
 
+    async def glance(self, unit: Unit[T]) -> T:
+        return await self.inner.glance(unit)
+
     async def read_apart(self, unit: Unit[T]) -> T:
         await self.begin("count")
         return await self.inner.read_apart(unit)

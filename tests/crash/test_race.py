@@ -28,7 +28,10 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(400)]
 ERASURES = 200
 THREADS = 8
 SECONDS = 300
-_CLEAN = {"older_than_fence": 0, "of_erased": [], "marked": 0, "dangling": 0, "marks": 0, "fences_up": 0}
+_CLEAN = {
+    "older_than_fence": 0, "of_erased": [], "marked": 0, "dangling": 0, "marks": 0, "fences_up": 0,
+    "search_docsize_outlived": 0, "search_docsize_missing": 0, "vectors_outlived": 0, "vectors_missing": 0,
+}  # fmt: skip
 
 
 class Checker:

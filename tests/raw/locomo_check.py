@@ -9,12 +9,13 @@ that were restored since, or true for all; ``hidden`` says that the scope was no
 out what has to go and what has to stay, and then looks in two ways:
 
 1. the rows, by the standard library's SQLite, read-only: what stays is equal to the input in every column that the
-   input gives and to the database before in every column, and nothing else is there, edges of lineage included;
+   input gives and to the database before in every column, and nothing else is there, edges of lineage included; the
+   search index (by its shadow tables: this SQLite cannot use it) knows what stays and has a vector for it, and no more;
 2. the bytes of every file in the folder, before SQLite opens any of them: no erased text, no piece of one, no id of
    a removed record and nothing that names the scope, except where the very same bytes stand in what has to stay.
 
 Of a scope that is hidden it looks at the rows alone: all of them are there, what went is marked, what was restored has
-a newer ``seq``, and apart from that every column of records and edges is as before.
+a newer ``seq``, and apart from that every column of records, edges, entries and vectors is as before.
 
 It prints one JSON object; ``problems`` is empty when all of that holds.
 """
@@ -39,21 +40,40 @@ NOBODY = "-"
 PIECE, STRIDE = 24, 8
 """Bytes. Every piece of an erased text is looked for at every eighth byte of a file: no remnant of 31 bytes escapes."""
 FEW = 1000
+BY_CHANCE = 4
+"""Bytes. A shorter text stands by chance in the numbers that vectors and the search index are made of."""
 
 IDENTITY = ("org", "id", "namespace", "agent", "user_id", "session_id")
 TIMES = ("created_at", "recorded_at", "updated_at")
 CONTENT = {
-    "sessions": (),
-    "episodes": ("occurred_at", "input", "output"),
-    "events": ("episode", "kind", "content"),
-    "attachments": (),
-    "memories": ("key", "value", "memory_type"),
-    "facts": ("subject", "predicate", "object", "valid_from", "valid_to"),
-    "blocks": ("name", "content"),
+    "sessions": ("status", "ended_at"),
+    "episodes": ("occurred_at", "input", "output", "tool_calls", "status"),
+    "events": ("episode", "kind", "content", "data", "position"),
+    "attachments": ("episode", "path", "bytes", "sha256"),
+    "memories": (
+        "key", "value", "memory_type", "state", "tags", "confidence", "expires_at", "on_expire", "deriver",
+    ),
+    "facts": ("subject", "predicate", "object", "valid_from", "valid_to", "exclusive", "confidence"),
+    "blocks": ("name", "content", "state", "pinned_order"),
+    "documents": ("title", "state", "media_type", "pinned"),
+    "chunks": ("document", "position", "text"),
+    "answers": ("question", "answer", "asked", "expires_at"),
+    "jobs": ("deriver", "key", "status", "attempts", "due_at", "claimed_until", "failure"),
+}  # fmt: skip
+DEFAULTS = {
+    "sessions": {"status": "open"},
+    "episodes": {"status": "completed"},
+    "memories": {"state": "live", "on_expire": "tombstone"},
+    "facts": {"exclusive": 0},
+    "blocks": {"state": "live"},
+    "documents": {"state": "live", "pinned": 0},
+    "jobs": {"status": "waiting", "attempts": 0},
 }
-ENGINE = {"rid", "seq", "marked", "version"}
+"""What stands in a column that a record does not give."""
+ENGINE = {"rid", "seq", "marked", "version", "ref", "predicate_key"}
 """Columns that the input does not give: compared with the database before."""
-INSTANTS = {*TIMES, "occurred_at", "valid_from", "valid_to"}
+INSTANTS = {*TIMES, "occurred_at", "valid_from", "valid_to", "ended_at", "expires_at", "due_at", "claimed_until"}
+JSON = {"value", "tags", "tool_calls", "data"}
 WORDS = {
     "sessions": (),
     "episodes": ("input", "output"),
@@ -62,13 +82,25 @@ WORDS = {
     "memories": ("value",),
     "facts": ("object",),
     "blocks": ("content",),
+    "documents": (),
+    "chunks": ("text",),
+    "answers": ("question", "answer"),
+    "jobs": (),
 }
 """The columns whose text must not outlive its record."""
-DATED = {"episodes": "occurred_at", "memories": "updated_at", "facts": "recorded_at", "blocks": "updated_at"}
+DATED = {
+    "episodes": "occurred_at",
+    "memories": "updated_at",
+    "facts": "recorded_at",
+    "blocks": "updated_at",
+    "documents": "updated_at",
+}
 """What dates a record; the others are dated by their creation."""
-OUTLIVES_ITS_SESSION = {"facts", "blocks"}
-VERSIONED = {"memories": "key", "blocks": "name"}
-DETACH = {"facts"}
+OUTLIVES_ITS_SESSION = {"facts", "blocks", "jobs"}
+VERSIONED = {"memories": "key", "blocks": "name", "documents": "title"}
+DETACH = {"facts", "chunks", "jobs"}
+SEARCHED = {"episodes": 1, "memories": 2, "facts": 3, "chunks": 4}
+"""What search finds; the index knows a record by eight times its row number and this."""
 EDGE = ("org", "derived", "source", "derived_collection", "source_collection", "rule")
 
 Row = dict[str, Any]
@@ -89,14 +121,20 @@ def stored(record: Row) -> Row:
     created = record["created_at"]
     for name in TIMES:
         row[name] = record.get(name, created)
+    usual = dict.fromkeys(("occurred_at", "due_at"), created) | DEFAULTS.get(record["collection"], {})
     for name in CONTENT[record["collection"]]:
-        row[name] = record.get(name, created if name == "occurred_at" else None)
-    if "value" in row:
-        row["value"] = json.dumps(row["value"], ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        row[name] = record.get(name, usual.get(name))
+    for name in JSON & row.keys():
+        if name in record:
+            row[name] = json.dumps(row[name], ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return {
-        name: micros(value) if name in INSTANTS and value is not None else value.encode() if value else value
+        name: micros(value) if name in INSTANTS and value is not None else _as_bytes(value)
         for name, value in row.items()
     }
+
+
+def _as_bytes(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
 
 
 def forms(text: str) -> set[bytes]:
@@ -239,7 +277,7 @@ class Plan:
                 versions[key].append((row["updated_at"], at, record_id))
         current = [(max(found)[2], {item[2] for item in found}) for found in versions.values()]
         revived = sum(newest in self.goes and bool(ids - self.goes) for newest, ids in current)
-        return {"derived": len(self.goes - self.direct), "detached": len(detached), "revived": revived}
+        return {"derived": len(self.goes - self.direct), "detached": len(detached), "revived": revived, "rebuilt": 0}
 
     def edge_row(self, edge: tuple[str, str]) -> tuple[bytes, ...]:
         """An edge as its table has to hold it."""
@@ -260,8 +298,16 @@ class Database:
         for table in CONTENT:
             self.rows[table] = {row["id"]: row for row in self._all(connection, table)}
         self.edges = {tuple(row[name] for name in EDGE): row for row in self._all(connection, "lineage")}
+        self.entries = {row["id"]: row for row in self._all(connection, "search_docsize")}
+        self.vectors = {row["record"]: row for row in self._all(connection, "vectors")}
+        self.numbers_in_index = b"\0".join(row["block"] for row in self._all(connection, "search_data"))
         self.integrity = connection.execute("PRAGMA integrity_check").fetchall()[0][0].decode()
         connection.close()
+
+    def numbers(self, collection: str) -> dict[bytes, int]:
+        """By id, what the search index knows the records of a collection by."""
+        code = SEARCHED.get(collection)
+        return {} if code is None else {key: row["rid"] * 8 + code for key, row in self.rows[collection].items()}
 
     @staticmethod
     def _all(connection: sqlite3.Connection, table: str) -> list[Row]:
@@ -293,6 +339,29 @@ def row_problems(plan: Plan, now: Database, before: Database) -> list[str]:
     for edge in edges & now.edges.keys():
         if now.edges[edge] != before.edges[edge]:
             problems.append(f"edge {edge!r} differs from before")
+    return problems + index_problems(plan, now, before)
+
+
+def index_problems(plan: Plan, now: Database, before: Database) -> list[str]:
+    """What search would find, or rank, and must not; and what it would not find of what stays."""
+    expected: dict[int, Row] = {}
+    for table in SEARCHED:
+        for record_id, number in before.numbers(table).items():
+            if record_id.decode() in plan.stays:
+                expected[number] = plan.rows[record_id.decode()]
+    problems = []
+    for kind, found, was in (("entry", now.entries, before.entries), ("vector", now.vectors, before.vectors)):
+        problems += [f"{kind} {number} had to go and is there" for number in found.keys() - expected.keys()]
+        problems += [f"{kind} {number} had to stay and is gone" for number in expected.keys() - found.keys()]
+        problems += [
+            f"{kind} {number} differs from before"
+            for number in expected.keys() & found.keys()
+            if found[number] != was.get(number)
+        ]
+    owned = {part for part in IDENTITY if part != "id"}
+    for number in expected.keys() & now.vectors.keys():
+        if any(now.vectors[number][part] != expected[number][part] for part in owned):
+            problems.append(f"vector {number} is somebody else's")
     return problems
 
 
@@ -311,14 +380,21 @@ def hidden_problems(plan: Plan, now: Database, before: Database) -> list[str]:
                 changed["seq"] = max(found[record_id]["seq"], was[record_id]["seq"] + 1)
             if found[record_id] != was[record_id] | changed:
                 problems.append(f"{table} {record_id!r} is not as it has to be: {found[record_id]!r}")
-    edges = now.edges.keys() | before.edges.keys()
-    return problems + [f"edge {edge!r} differs" for edge in edges if now.edges.get(edge) != before.edges.get(edge)]
+    kept: tuple[tuple[str, dict[Any, Row], dict[Any, Row]], ...] = (
+        ("edge", now.edges, before.edges),
+        ("entry", now.entries, before.entries),
+        ("vector", now.vectors, before.vectors),
+    )
+    for kind, there, were in kept:
+        either = there.keys() | were.keys()
+        problems += [f"{kind} {key!r} differs" for key in either if there.get(key) != were.get(key)]
+    return problems
 
 
 class Bytes:
     """The search through the raw bytes, and what it has to leave alone."""
 
-    def __init__(self, plan: Plan, before: Database) -> None:
+    def __init__(self, plan: Plan, now: Database, before: Database) -> None:
         self._plan = plan
         staying = [(plan.records[record_id]["collection"], plan.rows[record_id]) for record_id in plan.stays]
         self._texts = b"\0".join(
@@ -336,6 +412,9 @@ class Bytes:
         found = {text: {form for form in forms(text) if form in self._texts} for text in self.words}
         self.exempt = [text for text in self.words if found[text]]
         self._needles = {form: text for text in self.words for form in forms(text) - found[text]}
+        numbers = b"\0".join([now.numbers_in_index, *(row["vector"] for row in now.vectors.values())])
+        chance = {form for form in self._needles if len(form) < BY_CHANCE and form in numbers}
+        self.by_chance = sorted(self._needles.pop(form) for form in chance)
         self.ids = sorted(plan.goes)
         every_id = {record_id.encode() for record_id in self.ids}
         exempt_ids = standing(every_id, self._adjoining)
@@ -351,13 +430,21 @@ class Bytes:
 
         In a row of a table the id is followed by the namespace, in an index by the row number, in the lineage one
         end of an edge by the other: beside 26/D1:1 the namespace 26 makes 26/D1:12 out of a record that stays. Whose
-        a record is stands in an index between its org and its ``seq``.
+        a record is stands in an index between its org and its ``seq``; that of its vector, between its org and the
+        number of the vector.
         """
         joined = []
         for table, row in staying:
             joined.append(b"".join(row[name] for name in IDENTITY))
-            joined += [row[name] for name in ("episode", "key", "name") if name in row]
+            joined += [row[name] for name in ("episode", "document") if name in row]
             behind = before.rows[table][row["id"]]
+            if name := VERSIONED.get(table):
+                ending = in_record(row["updated_at"]) + in_record(behind["version"]) + in_record(behind["rid"])
+                joined.append(row[name] + ending)
+            if (vector := before.vectors.get(behind["rid"] * 8 + SEARCHED.get(table, 0))) is not None:
+                parts = [vector[part] for part in IDENTITY if part != "id"]
+                joined.append(b"".join([*parts, vector["model"], vector["vector"]]))
+                joined += [vector["org"] + part + in_record(vector["record"]) for part in parts[1:]]
             joined.append(row["id"] + in_record(behind["rid"]))
             ending = in_record(behind["seq"]) + in_record(behind["rid"])
             joined += [row["org"] + row[part] + ending for part in IDENTITY[2:]]
@@ -420,11 +507,12 @@ def main() -> None:
     if question.hidden:
         answer["problems"] = hidden_problems(plan, now, before)
     else:
-        raw = Bytes(plan, before)
+        raw = Bytes(plan, now, before)
         problems = [problem for name, data in contents.items() for problem in raw.problems(name, data)]
         answer |= {
             "texts": len(raw.words),
             "exempt": raw.exempt,
+            "by_chance": raw.by_chance,
             "exempt_ids": raw.exempt_ids,
             "exempt_names": raw.exempt_names,
             "pieces": len(raw.pieces),

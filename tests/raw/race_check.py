@@ -8,7 +8,12 @@ import sqlite3
 import sys
 from pathlib import Path
 
-RECORDS = ("sessions", "episodes", "events", "memories", "facts", "blocks")
+RECORDS = (
+    "sessions", "episodes", "events", "attachments", "memories", "facts", "blocks", "documents", "chunks", "answers",
+    "jobs",
+)  # fmt: skip
+SEARCHED = {"episodes": 1, "memories": 2, "facts": 3, "chunks": 4}
+NUMBERS = " UNION ALL ".join(f"SELECT rid * 8 + {code} FROM {name}" for name, code in SEARCHED.items())
 ALL_IDS = " UNION ALL ".join(f"SELECT id FROM {name}" for name in RECORDS)
 
 
@@ -33,6 +38,11 @@ def check(connection, users):
     edges = connection.execute("SELECT derived, source FROM lineage").fetchall()
     told["edges"] = len(edges)
     told["dangling"] = sum(derived not in ids or source not in ids for derived, source in edges)
+    # What the search index knows, by its shadow table: this SQLite cannot use the index itself.
+    there = {row[0] for row in connection.execute(NUMBERS)}
+    for kind, number in (("search_docsize", "id"), ("vectors", "record")):
+        found = {row[0] for row in connection.execute(f"SELECT {number} FROM {kind}")}
+        told[f"{kind}_outlived"], told[f"{kind}_missing"] = len(found - there), len(there - found)
     told["marks"] = connection.execute("SELECT count(*) FROM marks").fetchone()[0]
     told["fences"] = connection.execute("SELECT count(*) FROM fences").fetchone()[0]
     told["fences_up"] = connection.execute("SELECT count(*) FROM fences WHERE lowered_seq IS NULL").fetchone()[0]

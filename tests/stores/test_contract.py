@@ -12,6 +12,7 @@ from expunge.errors import StoreFault, StoreUnable
 from expunge.stores.contract import HOSTILE_IDS, StoreContract
 from expunge.stores.faulty import Fault, Faulty
 from expunge.stores.folder import FolderStore
+from expunge.stores.memory import MemoryStore
 from expunge.stores.port import Asked, BodyStore, Capabilities, Found
 from expunge.stores.recording import Recording
 from tests import support
@@ -20,6 +21,11 @@ from tests import support
 class TestFolder(StoreContract):
     async def make_store(self, tmp_path: Path) -> BodyStore:
         return FolderStore(tmp_path / "objects")
+
+
+class TestMemory(StoreContract):
+    async def make_store(self, tmp_path: Path) -> BodyStore:
+        return MemoryStore()
 
 
 class TestRecording(StoreContract):

@@ -112,6 +112,14 @@ class Authority(Protocol):
         """Run a unit that only reads, on a snapshot."""
         ...
 
+    async def glance(self, unit: Unit[T]) -> T:
+        """As ``read``, for a row or two that are found by their key.
+
+        A hop to another thread costs several times what such a read does, so an authority that has its data at hand
+        may do it where the call is.
+        """
+        ...
+
     async def read_apart(self, unit: Unit[T]) -> T:
         """As ``read``, on a connection that serves nothing else: what the census counts with."""
         ...

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from expunge.authority.port import Statement, Tx
+from expunge.authority.port import Row, Statement, Tx
 from expunge.census.sql import (
     BY_IDENTITY,
     COUNTED,
@@ -18,6 +18,8 @@ from expunge.census.sql import (
     LIVE_SUBJECTS,
     NAMED_BODIES,
     OUTLIVE_A_SESSION,
+    SEARCH,
+    VECTORS,
 )
 from expunge.keys import PseudonymKey
 from expunge.model.instant import Instant
@@ -26,18 +28,21 @@ from expunge.model.scope import Target
 _LIVE = " AND c.marked = 0"
 _DERIVED = {live: Statement("census.derived", DERIVED.format(live=_LIVE if live else "")) for live in (False, True)}
 _EDGES = Statement("census.edges", EDGES)
+_SEARCH = Statement("census.search", SEARCH)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """Which request, and below which ``seq`` a record is older than the erasure (design 5).
 
-    ``live`` counts what is served: of an erasure that hides. Otherwise every record counts.
+    ``live`` counts what is served: of an erasure that hides. Otherwise every record counts. ``owned`` says by what the
+    search index knows whose an entry is, for an org and the identity parts that are narrowed.
     """
 
     org: str
     request: int
     seq: int
+    owned: Callable[[str, Mapping[str, str]], str]
     live: bool = False
 
 
@@ -101,7 +106,24 @@ def _by_identity(tx: Tx, question: Question, targets: Sequence[Target]) -> list[
     statement = _identity_statement(tuple(named[0]), dated=before is not None, live=question.live)
     for position, name, left in tx.rows(statement, **values):
         counts[position][name] = left
+    for position, name, left in [] if question.live else _outlived(tx, question, named):
+        counts[position][name] = left
     return counts
+
+
+def _outlived(tx: Tx, question: Question, named: Sequence[Mapping[str, str]]) -> list[Row]:
+    """What stands in the search index without a record behind it: an entry leaves with its record, or it is residue."""
+    owned = json.dumps([question.owned(question.org, parts) for parts in named])
+    targets = json.dumps(named, ensure_ascii=False)
+    return [
+        *tx.rows(_SEARCH, owned=owned),
+        *tx.rows(_vectors_statement(tuple(named[0])), org=question.org, targets=targets),
+    ]
+
+
+@lru_cache
+def _vectors_statement(parts: tuple[str, ...]) -> Statement:
+    return Statement("census.vectors", VECTORS.format(identity="".join(IDENTITY[part] for part in parts)))
 
 
 @lru_cache

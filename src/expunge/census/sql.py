@@ -7,7 +7,10 @@ was derived from the subject's records and names nobody) by the ids that the era
 
 from __future__ import annotations
 
-COUNTED = ("sessions", "episodes", "events", "attachments", "memories", "facts", "blocks", "lineage")
+COUNTED = (
+    "sessions", "episodes", "events", "attachments", "memories", "facts", "blocks", "documents", "chunks", "answers",
+    "jobs", "lineage", "search", "vectors",
+)  # fmt: skip
 
 BY_IDENTITY = {
     "sessions": """
@@ -38,9 +41,42 @@ BY_IDENTITY = {
         SELECT t.key, 'blocks', count(*) FROM json_each(:targets) t CROSS JOIN blocks c
         WHERE c.org = :org AND c.seq < :seq{identity}{updated}{live} GROUP BY t.key
     """,
+    "documents": """
+        SELECT t.key, 'documents', count(*) FROM json_each(:targets) t CROSS JOIN documents c
+        WHERE c.org = :org AND c.seq < :seq{identity}{updated}{live} GROUP BY t.key
+    """,
+    "chunks": """
+        SELECT t.key, 'chunks', count(*) FROM json_each(:targets) t CROSS JOIN chunks c
+        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live} GROUP BY t.key
+    """,
+    "answers": """
+        SELECT t.key, 'answers', count(*) FROM json_each(:targets) t CROSS JOIN answers c
+        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live} GROUP BY t.key
+    """,
+    "jobs": """
+        SELECT t.key, 'jobs', count(*) FROM json_each(:targets) t CROSS JOIN jobs c
+        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live} GROUP BY t.key
+    """,
 }
 
-OUTLIVE_A_SESSION = ("facts", "blocks")
+_ORPHAN = """
+    AND NOT EXISTS (SELECT 1 FROM episodes r WHERE {number} % 8 = 1 AND r.rid = {number} / 8)
+    AND NOT EXISTS (SELECT 1 FROM memories r WHERE {number} % 8 = 2 AND r.rid = {number} / 8)
+    AND NOT EXISTS (SELECT 1 FROM facts r WHERE {number} % 8 = 3 AND r.rid = {number} / 8)
+    AND NOT EXISTS (SELECT 1 FROM chunks r WHERE {number} % 8 = 4 AND r.rid = {number} / 8)
+"""
+SEARCH = f"""
+    SELECT t.key, 'search', count(*) FROM json_each(:owned) t CROSS JOIN search c
+    WHERE c.search MATCH t.value{_ORPHAN.format(number="c.rowid")} GROUP BY t.key
+"""
+"""Entries of the search index that outlived their record, found by the hash of whose they are."""
+VECTORS = f"""
+    SELECT t.key, 'vectors', count(*) FROM json_each(:targets) t CROSS JOIN vectors c
+    WHERE c.org = :org{{identity}}{_ORPHAN.format(number="c.record")} GROUP BY t.key
+"""
+"""Vectors that outlived their record."""
+
+OUTLIVE_A_SESSION = ("facts", "blocks", "jobs")
 """What belongs to a session and stays when it goes, unless it was made from what goes: counted by its mark alone."""
 
 IDENTITY = {
@@ -76,6 +112,18 @@ DERIVED = """
     SELECT m.position, 'facts', count(*) FROM marks m JOIN facts c ON c.rid = m.rid AND c.id = m.id
     WHERE m.request = :request AND m.collection = 'facts' AND m.direct = 0{live} GROUP BY m.position
     UNION ALL
+    SELECT m.position, 'documents', count(*) FROM marks m JOIN documents c ON c.rid = m.rid AND c.id = m.id
+    WHERE m.request = :request AND m.collection = 'documents' AND m.direct = 0{live} GROUP BY m.position
+    UNION ALL
+    SELECT m.position, 'chunks', count(*) FROM marks m JOIN chunks c ON c.rid = m.rid AND c.id = m.id
+    WHERE m.request = :request AND m.collection = 'chunks' AND m.direct = 0{live} GROUP BY m.position
+    UNION ALL
+    SELECT m.position, 'answers', count(*) FROM marks m JOIN answers c ON c.rid = m.rid AND c.id = m.id
+    WHERE m.request = :request AND m.collection = 'answers' AND m.direct = 0{live} GROUP BY m.position
+    UNION ALL
+    SELECT m.position, 'jobs', count(*) FROM marks m JOIN jobs c ON c.rid = m.rid AND c.id = m.id
+    WHERE m.request = :request AND m.collection = 'jobs' AND m.direct = 0{live} GROUP BY m.position
+    UNION ALL
     SELECT m.position, 'blocks', count(*) FROM marks m JOIN blocks c ON c.rid = m.rid AND c.id = m.id
     WHERE m.request = :request AND m.collection = 'blocks' AND m.direct = 0{live} GROUP BY m.position
 """
@@ -95,30 +143,46 @@ LIVE_SUBJECTS = {
         UNION SELECT namespace FROM events WHERE org = :org UNION SELECT namespace FROM attachments WHERE org = :org
         UNION SELECT namespace FROM memories WHERE org = :org
         UNION SELECT namespace FROM facts WHERE org = :org UNION SELECT namespace FROM blocks WHERE org = :org
+        UNION SELECT namespace FROM documents WHERE org = :org UNION SELECT namespace FROM chunks WHERE org = :org
+        UNION SELECT namespace FROM answers WHERE org = :org UNION SELECT namespace FROM jobs WHERE org = :org
+        UNION SELECT namespace FROM vectors WHERE org = :org
     """,
     "agent": """
         SELECT agent FROM sessions WHERE org = :org UNION SELECT agent FROM episodes WHERE org = :org
         UNION SELECT agent FROM events WHERE org = :org UNION SELECT agent FROM attachments WHERE org = :org
         UNION SELECT agent FROM memories WHERE org = :org
         UNION SELECT agent FROM facts WHERE org = :org UNION SELECT agent FROM blocks WHERE org = :org
+        UNION SELECT agent FROM documents WHERE org = :org UNION SELECT agent FROM chunks WHERE org = :org
+        UNION SELECT agent FROM answers WHERE org = :org UNION SELECT agent FROM jobs WHERE org = :org
+        UNION SELECT agent FROM vectors WHERE org = :org
     """,
     "user_id": """
         SELECT user_id FROM sessions WHERE org = :org UNION SELECT user_id FROM episodes WHERE org = :org
         UNION SELECT user_id FROM events WHERE org = :org UNION SELECT user_id FROM attachments WHERE org = :org
         UNION SELECT user_id FROM memories WHERE org = :org
         UNION SELECT user_id FROM facts WHERE org = :org UNION SELECT user_id FROM blocks WHERE org = :org
+        UNION SELECT user_id FROM documents WHERE org = :org UNION SELECT user_id FROM chunks WHERE org = :org
+        UNION SELECT user_id FROM answers WHERE org = :org UNION SELECT user_id FROM jobs WHERE org = :org
+        UNION SELECT user_id FROM vectors WHERE org = :org
     """,
     "session_id": """
         SELECT session_id FROM sessions WHERE org = :org UNION SELECT session_id FROM episodes WHERE org = :org
         UNION SELECT session_id FROM events WHERE org = :org UNION SELECT session_id FROM attachments WHERE org = :org
         UNION SELECT session_id FROM memories WHERE org = :org
         UNION SELECT session_id FROM facts WHERE org = :org UNION SELECT session_id FROM blocks WHERE org = :org
+        UNION SELECT session_id FROM documents WHERE org = :org UNION SELECT session_id FROM chunks WHERE org = :org
+        UNION SELECT session_id FROM answers WHERE org = :org UNION SELECT session_id FROM jobs WHERE org = :org
+        UNION SELECT session_id FROM vectors WHERE org = :org
     """,
 }
 
 NAMED_BODIES = {
     "attachments": """
         SELECT c.ref FROM json_each(:refs) t CROSS JOIN attachments c
+        WHERE c.ref = t.value AND c.org = :org AND (c.marked = 0 OR c.seq >= :seq)
+    """,
+    "documents": """
+        SELECT c.ref FROM json_each(:refs) t CROSS JOIN documents c
         WHERE c.ref = t.value AND c.org = :org AND (c.marked = 0 OR c.seq >= :seq)
     """,
 }

@@ -128,7 +128,7 @@ def load(
     given = _lines(file) if is_new else None
     folder = Path.cwd() if file == "-" else Path(file).parent
     if given is not None and not skip_bad:  # a bad file shall not make a database
-        reading = Reading(settings.org, SystemClock().now(), settings.max_value_bytes)
+        reading = Reading(settings.org, SystemClock().now(), settings.max_value_bytes, settings.max_attachment_bytes)
         Batch(given, reading, Attached(folder, settings.max_attachment_bytes)).refuse_bad()
 
     async def work(expunge: Expunge) -> Any:

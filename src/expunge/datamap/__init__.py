@@ -1,13 +1,43 @@
 """The data map: every collection, declared once (law 3)."""
 
 from expunge.datamap.collection import Act, Collection, Column, Kind, Parent, Role, Rule
-from expunge.datamap.collections import ATTACHMENTS, COLLECTIONS, LINEAGE, RECORDS, collection
+from expunge.datamap.collections import (
+    ANSWERS,
+    ATTACHMENTS,
+    BLOCKS,
+    CHUNKS,
+    CODES,
+    COLLECTIONS,
+    DOCUMENTS,
+    EPISODES,
+    EVENTS,
+    FACTS,
+    JOBS,
+    LINEAGE,
+    MEMORIES,
+    RECORDS,
+    SEARCHED,
+    SESSIONS,
+    collection,
+)
 
 __all__ = [
+    "ANSWERS",
     "ATTACHMENTS",
+    "BLOCKS",
+    "CHUNKS",
+    "CODES",
     "COLLECTIONS",
+    "DOCUMENTS",
+    "EPISODES",
+    "EVENTS",
+    "FACTS",
+    "JOBS",
     "LINEAGE",
+    "MEMORIES",
     "RECORDS",
+    "SEARCHED",
+    "SESSIONS",
     "Act",
     "Collection",
     "Column",

@@ -32,10 +32,17 @@ def _system(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name, Role.SYSTEM) for name in names)
 
 
+STATES = ("live", "tombstoned", "anonymized")
+"""What a version of a key says of it: this is its value; it was deleted; its value was taken away by its expiry."""
+
 SESSIONS = Collection(
     name="sessions",
-    purpose="A conversation; its id is the session id.",
-    columns=_COMMON,
+    purpose="A conversation.",
+    columns=(
+        *_COMMON,
+        Column("status", Role.CONTENT, Kind.TEXT, choices=("open", "ended"), default="open"),
+        Column("ended_at", Role.TIME, Kind.INSTANT),
+    ),
     act=Act.REMOVE,
     rule=Rule.RETIRE,
     lifetime=_OF_RECORDS,
@@ -48,10 +55,20 @@ EPISODES = Collection(
         Column("occurred_at", Role.TIME, Kind.INSTANT),
         Column("input", Role.CONTENT, Kind.TEXT),
         Column("output", Role.CONTENT, Kind.TEXT),
+        Column("tool_calls", Role.CONTENT, Kind.JSON),
+        Column(
+            "status",
+            Role.CONTENT,
+            Kind.TEXT,
+            choices=("running", "completed", "failed", "cancelled"),
+            default="completed",
+        ),
     ),
     act=Act.REMOVE,
     rule=Rule.RETIRE,
     time="occurred_at",
+    searched=("input", "output"),
+    search_code=1,
     lifetime=_OF_RECORDS,
 )
 EVENTS = Collection(
@@ -62,6 +79,8 @@ EVENTS = Collection(
         Column("episode", Role.PARENT, Kind.KEY, required=True),
         Column("kind", Role.CONTENT, Kind.TEXT),
         Column("content", Role.CONTENT, Kind.TEXT),
+        Column("data", Role.CONTENT, Kind.JSON),
+        Column("position", Role.CONTENT, Kind.NUMBER),
     ),
     act=Act.REMOVE,
     rule=Rule.RETIRE,
@@ -95,11 +114,20 @@ MEMORIES = Collection(
         Column("version", Role.SYSTEM),
         Column("value", Role.CONTENT, Kind.JSON, required=True),
         Column("memory_type", Role.CONTENT, Kind.TEXT),
+        Column("state", Role.CONTENT, Kind.TEXT, choices=STATES, default="live"),
+        Column("tags", Role.CONTENT, Kind.JSON),
+        Column("confidence", Role.CONTENT, Kind.SHARE),
+        Column("expires_at", Role.TIME, Kind.INSTANT),
+        Column("on_expire", Role.CONTENT, Kind.TEXT, choices=("tombstone", "demote", "anonymize"), default="tombstone"),
+        Column("deriver", Role.CONTENT, Kind.KEY),
     ),
     act=Act.REMOVE,
     rule=Rule.RETIRE,
+    rules=(Rule.RETIRE, Rule.REBUILD, Rule.DETACH),
     time="updated_at",
     versioned_by="key",
+    searched=("key", "value"),
+    search_code=2,
     lifetime=_OF_RECORDS,
 )
 FACTS = Collection(
@@ -112,12 +140,18 @@ FACTS = Collection(
         Column("object", Role.CONTENT, Kind.TEXT, required=True),
         Column("valid_from", Role.TIME, Kind.INSTANT),
         Column("valid_to", Role.TIME, Kind.INSTANT),
+        Column("exclusive", Role.CONTENT, Kind.FLAG, default=0),
+        Column("confidence", Role.CONTENT, Kind.SHARE),
+        *_system("predicate_key"),
     ),
     act=Act.REMOVE,
     rule=Rule.DETACH,
+    rules=(Rule.RETIRE, Rule.DETACH),
     time="recorded_at",
     session_act=Act.VIA_SOURCES,
     session_keep="a fact outlives its session unless all that it rests on was said there",
+    searched=("subject", "predicate", "object"),
+    search_code=3,
     lifetime=_OF_RECORDS,
 )
 BLOCKS = Collection(
@@ -128,6 +162,8 @@ BLOCKS = Collection(
         Column("name", Role.CONTENT, Kind.KEY, required=True),
         Column("version", Role.SYSTEM),
         Column("content", Role.CONTENT, Kind.TEXT),
+        Column("state", Role.CONTENT, Kind.TEXT, choices=STATES, default="live"),
+        Column("pinned_order", Role.CONTENT, Kind.NUMBER),
     ),
     act=Act.REMOVE,
     rule=Rule.RETIRE,
@@ -136,6 +172,75 @@ BLOCKS = Collection(
     session_act=Act.VIA_SOURCES,
     session_keep="a block outlives the session that wrote it unless it was made from what was said there",
     lifetime=_OF_RECORDS,
+)
+DOCUMENTS = Collection(
+    name="documents",
+    purpose="A document under a title, each change a version; its original lies in a store, and goes before this row.",
+    columns=(
+        *_COMMON,
+        Column("title", Role.CONTENT, Kind.KEY, required=True),
+        Column("version", Role.SYSTEM),
+        Column("state", Role.CONTENT, Kind.TEXT, choices=STATES, default="live"),
+        Column("media_type", Role.CONTENT, Kind.TEXT),
+        Column("pinned", Role.CONTENT, Kind.FLAG, default=0),
+        *_system("bytes", "sha256", "ref"),
+    ),
+    act=Act.REMOVE,
+    rule=Rule.RETIRE,
+    time="updated_at",
+    versioned_by="title",
+    body_in="ref",
+    lifetime=_OF_RECORDS,
+)
+CHUNKS = Collection(
+    name="chunks",
+    purpose="A piece of a document's text, which search finds; it goes with its document.",
+    columns=(
+        *_COMMON,
+        Column("document", Role.PARENT, Kind.KEY, required=True),
+        Column("position", Role.CONTENT, Kind.NUMBER, required=True),
+        Column("text", Role.CONTENT, Kind.TEXT, required=True),
+    ),
+    act=Act.REMOVE,
+    rule=Rule.DETACH,
+    parent=Parent("document", "documents"),
+    written_by="documents",
+    searched=("text",),
+    search_code=4,
+    lifetime=_OF_RECORDS,
+)
+ANSWERS = Collection(
+    name="answers",
+    purpose="An answer that was given, kept to be given again; it goes with any record that it quotes.",
+    columns=(
+        *_COMMON,
+        Column("question", Role.CONTENT, Kind.TEXT, required=True),
+        Column("answer", Role.CONTENT, Kind.TEXT, required=True),
+        Column("asked", Role.CONTENT, Kind.KEY),
+        Column("expires_at", Role.TIME, Kind.INSTANT),
+    ),
+    act=Act.REMOVE,
+    rule=Rule.RETIRE,
+    lifetime="as its writer says, a day by default",
+)
+JOBS = Collection(
+    name="jobs",
+    purpose="Something that is to be derived: by what, from which sources (its lineage), and into what.",
+    columns=(
+        *_COMMON,
+        Column("deriver", Role.CONTENT, Kind.KEY, required=True),
+        Column("key", Role.CONTENT, Kind.KEY),
+        Column("status", Role.CONTENT, Kind.TEXT, choices=("waiting", "running", "failed", "done"), default="waiting"),
+        Column("attempts", Role.CONTENT, Kind.NUMBER, default=0),
+        Column("due_at", Role.TIME, Kind.INSTANT),
+        Column("claimed_until", Role.TIME, Kind.INSTANT),
+        Column("failure", Role.CONTENT, Kind.TEXT),
+    ),
+    act=Act.REMOVE,
+    rule=Rule.DETACH,
+    session_act=Act.VIA_SOURCES,
+    session_keep="a job goes with the last record that it was to read",
+    lifetime="until it is done",
 )
 LINEAGE = Collection(
     name="lineage",
@@ -150,8 +255,38 @@ LINEAGE = Collection(
     lifetime="as long as both of its ends",
 )
 
-RECORDS: tuple[Collection, ...] = (SESSIONS, EPISODES, EVENTS, ATTACHMENTS, MEMORIES, FACTS, BLOCKS)
+RECORDS: tuple[Collection, ...] = (
+    SESSIONS, EPISODES, EVENTS, ATTACHMENTS, MEMORIES, FACTS, BLOCKS, DOCUMENTS, CHUNKS, ANSWERS, JOBS,
+)  # fmt: skip
 """The collections that hold records of subjects."""
+SEARCHED = tuple(kind for kind in RECORDS if kind.searched)
+"""Those whose words the search index finds."""
+CODES = 8
+"""The index knows a record by ``rid * CODES + search_code``."""
+
+SEARCH = Collection(
+    name="search",
+    purpose="The search index: keyed hashes of words and of identities, and never a word.",
+    columns=(Column("owner", Role.PSEUDONYM), *_system("words")),
+    act=Act.VIA_PARENT,
+    lifetime="as long as its record",
+)
+VECTORS = Collection(
+    name="vectors",
+    purpose="The vector of a record, by which what means the same is found.",
+    columns=(
+        *_system("record"),
+        Column("org", Role.ORG),
+        Column("namespace", Role.NAMESPACE),
+        Column("agent", Role.AGENT),
+        Column("user_id", Role.USER),
+        Column("session_id", Role.SESSION),
+        *_system("model"),
+        Column("vector", Role.CONTENT),
+    ),
+    act=Act.VIA_PARENT,
+    lifetime="as long as its record",
+)
 
 _CONTROL: tuple[Collection, ...] = (
     Collection(
@@ -274,7 +409,7 @@ _CONTROL: tuple[Collection, ...] = (
     ),
 )
 
-COLLECTIONS: tuple[Collection, ...] = (*RECORDS, LINEAGE, *_CONTROL)
+COLLECTIONS: tuple[Collection, ...] = (*RECORDS, LINEAGE, SEARCH, VECTORS, *_CONTROL)
 """Everything that the database holds."""
 
 _BY_NAME = {collection.name: collection for collection in COLLECTIONS}

@@ -10,7 +10,7 @@ from expunge.authority.port import Tx
 from expunge.erasure.fence import lower_fence
 from expunge.erasure.marking import tally_of_marks
 from expunge.erasure.opening import audit_request
-from expunge.erasure.request import COUNTED, Request, Status, Step, find_request, in_store, list_clear, save
+from expunge.erasure.request import COUNTED, REMOVED, Request, Status, Step, find_request, in_store, list_clear, save
 from expunge.erasure.statements import DROP_MARKS, MARKED_THERE, SOME_MARKS
 from expunge.model.instant import DAY, Instant
 from expunge.model.scope import Target, type_of
@@ -145,7 +145,7 @@ def _occasion(request: Request, system: System) -> Occasion:
 
 def _subjects(request: Request, system: System) -> Iterator[Subject]:
     nothing: Counter[int] = Counter()
-    names = list(dict.fromkeys((*COUNTED, *(request.census or [{}])[0])))
+    names = list(dict.fromkeys((*REMOVED, *(name for name in (request.census or [{}])[0] if name not in COUNTED))))
     hidden, removed = (
         {name: tally.get(name, nothing) for name in names} for tally in (request.hidden, request.removed)
     )

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from expunge.authority.port import Tx
 from expunge.datamap import RECORDS, Collection, collection
 from expunge.datamap.selector import Selector, as_parameter
+from expunge.erasure.rebuild import count_rebuilds
 from expunge.erasure.request import Request, Tally, no_effects
 from expunge.erasure.statements import (
     ADD_MARK,
@@ -20,6 +21,7 @@ from expunge.erasure.statements import (
     DERIVED_OF,
     DETACHED,
     DROP_SOME_MARKS,
+    FACTS_REVIVED,
     HAS_TIES,
     PAGE_OF_MARKS,
     SETTLE_BY_EDGE,
@@ -206,7 +208,8 @@ def outcome_of(tx: Tx, org: str, request: int) -> Outcome:
         if not direct:
             derived[position] += count
     detached: Counter[int] = Counter(dict(tx.rows(DETACHED, org=org, request=request)))
-    effects = {"derived": derived, "detached": detached, "revived": _revived(tx, org, request)}
+    rebuilt = count_rebuilds(tx, org, request)
+    effects = {"derived": derived, "detached": detached, "revived": _revived(tx, org, request), "rebuilt": rebuilt}
     return Outcome(counts, tally, no_effects() | effects)
 
 
@@ -215,6 +218,7 @@ def _revived(tx: Tx, org: str, request: int) -> Counter[int]:
     for kind in RECORDS:
         if kind.versioned_by:
             revived.update(dict(tx.rows(count_revived(kind), org=org, request=request)))
+    revived.update(dict(tx.rows(FACTS_REVIVED, org=org, request=request)))
     return revived
 
 

@@ -15,7 +15,7 @@ from expunge.system import System
 def count_inside(tx: Tx, *, system: System, request: Request) -> Counts:
     """The census of the authority, by subject: by clear ids while they are known, afterwards by pseudonyms."""
     bound = request.lowered_seq or request.fence_seq or 0
-    question = Question(request.org, request.rid, bound, live=not request.purge)
+    question = Question(request.org, request.rid, bound, system.words.owned_by, live=not request.purge)
     if request.scope is not None:
         return count_left(tx, question, request.scope.targets)
     key = system.keys.pseudonym_key(request.key_id)

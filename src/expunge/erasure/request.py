@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from expunge.authority.port import Statement, Tx
-from expunge.datamap import LINEAGE, RECORDS
+from expunge.datamap import COLLECTIONS, LINEAGE, RECORDS, Act
 from expunge.errors import RunnerSuperseded, UnknownRequest
 from expunge.model.ids import shown
 from expunge.model.instant import DAY, Instant
@@ -43,8 +43,10 @@ class Step(StrEnum):
     FINISH = "finish"
 
 
-COUNTED = tuple(collection.name for collection in (*RECORDS, LINEAGE))
-"""The collections that answers and receipts give numbers for."""
+REMOVED = tuple(collection.name for collection in (*RECORDS, LINEAGE))
+"""The collections that answers and receipts give numbers of what was removed for."""
+COUNTED = tuple(collection.name for collection in COLLECTIONS if collection.act is not Act.KEEP)
+"""Those that the census has to have counted: also what goes with its record."""
 
 Tally = dict[str, Counter[int]]
 """Counts by name and by the position of the subject."""
@@ -112,7 +114,7 @@ _NEWEST = 1 << 62
 
 def no_effects() -> Tally:
     """The effects on others of an erasure that has none (law 10)."""
-    return {"derived": Counter(), "detached": Counter(), "revived": Counter()}
+    return {"derived": Counter(), "detached": Counter(), "revived": Counter(), "rebuilt": Counter()}
 
 
 @dataclass(slots=True)
@@ -213,7 +215,7 @@ class Request:
 
     def totals(self, tally: Tally) -> dict[str, int]:
         """A tally summed over the subjects, with a zero for every collection that has none."""
-        return dict.fromkeys(COUNTED, 0) | {name: sum(counts.values()) for name, counts in tally.items()}
+        return dict.fromkeys(REMOVED, 0) | {name: sum(counts.values()) for name, counts in tally.items()}
 
     @property
     def residue(self) -> dict[str, int]:

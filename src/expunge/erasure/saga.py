@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from expunge.authority.port import Tx
-from expunge.datamap import ATTACHMENTS, RECORDS, Collection
+from expunge.datamap import RECORDS, Collection
 from expunge.datamap.selector import count_scope
 from expunge.erasure.ending import complete, end_hiding, fail, follow_up, forget, refuse_plan, what_is_left
 from expunge.erasure.fence import lower_fence
@@ -33,9 +33,11 @@ from expunge.erasure.opening import audit_request
 from expunge.erasure.outside import count_outside, holds_any, reclaim_outside, remove_outside
 from expunge.erasure.plan import Binding, difference, plan_hash
 from expunge.erasure.purging import others_may_mark, purge_marked, purge_scope
+from expunge.erasure.rebuild import queue_rebuilds
 from expunge.erasure.recount import count_inside
 from expunge.erasure.request import Counts, Request, Status, Step, save
 from expunge.errors import EnvironmentFault, ErasureInterrupted, PlanChanged, StoreFault
+from expunge.model.scope import Scope
 from expunge.system import System
 
 T = TypeVar("T")
@@ -135,6 +137,7 @@ class Saga:
         marking = _marking(tx, request, hiding=True)
         marking.close_over(marking.mark_scope())
         self._note_marks(request, marking)
+        queue_rebuilds(tx, request, self._system.clock.now())
         self._lower(tx, request)
 
     def _plan_to_purge(self, tx: Tx, request: Request) -> None:
@@ -142,17 +145,18 @@ class Saga:
         counts = count_scope(tx, request.clear_scope)
         if sum(count.total() for count in counts.values()) > self._size:
             raise _NotAtOnce
-        by_id = request.exact or others_may_mark(tx, request)
+        by_id = request.exact or others_may_mark(tx, request) or _may_revive(request.clear_scope, counts)
         marking = _marking(tx, request, hiding=False)
         marked = marking.mark_scope() if by_id else marking.mark_linked()
         marking.close_over(marked)
-        if counts[ATTACHMENTS.name] or marking.has_bodies():
+        if any(counts[kind.name] for kind in RECORDS if kind.body_in) or marking.has_bodies():
             raise _NotAtOnce
         planned: Counter[str] = Counter()
         if marked:  # without an edge nothing outside the scope is touched, and all versions of a key go together
             marking.settle()
             outcome = marking.outcome()
             request.effects = outcome.effects
+            queue_rebuilds(tx, request, self._system.clock.now())
             planned.update(outcome.totals if by_id else outcome.derived)
         request.done(Step.MARK)
         self._lower(tx, request)
@@ -246,6 +250,7 @@ class Saga:
         marking.hide_again()
         take_back_unfounded(tx, request)
         self._note_marks(request, marking)
+        queue_rebuilds(tx, request, self._system.clock.now())
 
     def _note_marks(self, request: Request, marking: Marking) -> None:
         """Note what is marked. A resume of a purge finds only what is left: there the first answer stands."""
@@ -359,6 +364,11 @@ class Saga:
 
 def _take_back_page(tx: Tx, request: Request, *, size: int) -> bool:
     return take_back(tx, request, size)
+
+
+def _may_revive(scope: Scope, counts: Mapping[str, Counter[int]]) -> bool:
+    """Whether facts may go without all that they had ended: those of one person may be of several agents and times."""
+    return bool(counts["facts"]) and (scope.agent is not None or scope.before is not None)
 
 
 def _marking(tx: Tx, request: Request, *, hiding: bool) -> Marking:

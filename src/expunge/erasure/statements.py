@@ -193,6 +193,32 @@ def count_held(collection: Collection, selector: Selector) -> Statement:
     )
 
 
+_EVER = "9223372036854775807"
+
+
+def _contradicts(one: str, other: str) -> str:
+    """That ``one`` begins later than ``other`` and cannot hold beside it."""
+    same = " AND ".join(f"{one}.{name} = {other}.{name}" for name in ("org", "user_id", "subject", "predicate_key"))
+    begins = [f"(coalesce({fact}.valid_from, -{_EVER}), {fact}.recorded_at, {fact}.rid)" for fact in (one, other)]
+    return f"""{same} AND {one}.exclusive = 1 AND {other}.exclusive = 1 AND {one}.namespace = {other}.namespace
+        AND {one}.object <> {other}.object AND {begins[0]} > {begins[1]}"""
+
+
+_NOT_MINE = """{0}.marked = 0 AND NOT EXISTS (
+            SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = 'facts' AND d.id = {0}.id)"""
+FACTS_REVIVED = Statement(
+    "facts.count_revived",
+    f"""SELECT position, count(*) FROM (
+        SELECT o.rid, min(m.position) AS position FROM marks m CROSS JOIN facts r ON r.rid = m.rid
+        CROSS JOIN facts o ON {_contradicts("r", "o")}
+        WHERE m.request = :request AND m.collection = 'facts' AND r.org = :org AND {_NOT_MINE.format("o")}
+        AND r.valid_from < min(coalesce(o.valid_to, {_EVER}), coalesce((
+            SELECT min(k.valid_from) FROM facts k WHERE {_contradicts("k", "o")} AND {_NOT_MINE.format("k")}
+        ), {_EVER}))
+        GROUP BY o.rid)
+    GROUP BY position""",
+)
+"""Facts that stay and that a marked one had ended: they hold for longer when it goes (design 4, lineage rule)."""
 FENCE_STANDS = Statement(
     "fences.stands", "SELECT EXISTS (SELECT 1 FROM fences WHERE org = :org AND lowered_seq IS NULL)"
 )
@@ -294,7 +320,7 @@ DERIVED_OF = Statement(
     CROSS JOIN marks m ON m.request = :request AND m.collection = l.source_collection AND m.id = l.source
     WHERE NOT EXISTS (SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = l.derived_collection
                       AND d.id = l.derived)
-      AND (l.rule = 'retire' OR NOT EXISTS (
+      AND (l.rule <> 'detach' OR NOT EXISTS (
           SELECT 1 FROM lineage o
           WHERE o.org = :org AND o.derived = l.derived AND NOT {_MARKED.format(end="o.source")}))
     GROUP BY l.derived_collection, l.derived""",
@@ -391,7 +417,7 @@ RESTS_ON_HIDDEN = Statement(
     "lineage.rests_on_hidden",
     f"""SELECT 1 FROM lineage l
     WHERE l.org = :org AND l.derived = :id AND l.derived_collection = :collection AND {_MARKED.format(end="l.source")}
-      AND (l.rule = 'retire' OR NOT EXISTS (
+      AND (l.rule <> 'detach' OR NOT EXISTS (
           SELECT 1 FROM lineage o
           WHERE o.org = :org AND o.derived = l.derived AND NOT {_MARKED.format(end="o.source")})) LIMIT 1""",
 )

@@ -3,6 +3,7 @@
 from expunge.memory.attachments import Attached
 from expunge.memory.batch import Batch
 from expunge.memory.bodies import discard, store_bodies
+from expunge.memory.prepare import prepare
 from expunge.memory.put import PutOutcome, Unit, put_records
 from expunge.memory.record import BadRecord, Reading
 
@@ -14,6 +15,7 @@ __all__ = [
     "Reading",
     "Unit",
     "discard",
+    "prepare",
     "put_records",
     "store_bodies",
 ]

@@ -1,4 +1,4 @@
-"""Attachments: files that come with an episode, found in one folder and nowhere outside of it."""
+"""Attachments and originals: files that come with an episode or a document, found in one folder and nowhere else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -47,20 +47,33 @@ class Attached:
             values=times | {"episode": episode.id, "path": name, "bytes": size, "sha256": digest},
             sources=(),
             given=frozenset(),
+            files=(name,),
         )
 
     def _describe(self, name: str) -> tuple[int, str]:
         hashed, size = hashlib.sha256(), 0
+        for piece in self.pieces(name):
+            hashed.update(piece)
+            size += len(piece)
+        return size, hashed.hexdigest()
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """The bytes of a file of the folder.
+
+        Raises:
+            BadField: it cannot be read, is too large, or lies outside the folder.
+
+        """
+        size = 0
         try:
             with self.open(name) as file:
                 while piece := file.read(_PIECE_BYTES):
-                    hashed.update(piece)
                     if (size := size + len(piece)) > self.max_bytes:
                         reason = f"{shown(name)} has more than {self.max_bytes} bytes (max_attachment_bytes)"
                         raise BadField("attachments", reason)
+                    yield piece
         except OSError as fault:
             raise BadField("attachments", f"{shown(name)} cannot be read: {fault.strerror}") from None
-        return size, hashed.hexdigest()
 
     def open(self, name: str) -> BinaryIO:
         """A file of the folder. Whoever wrote the records shall not reach a file outside of it by its name.
@@ -98,7 +111,7 @@ class Attached:
 
         """
         hashed = hashlib.sha256()
-        name = record.values["path"]
+        name = record.files[0]
         try:
             with self.open(name) as file:
                 while piece := file.read(_PIECE_BYTES):
@@ -108,7 +121,7 @@ class Attached:
             hashed = hashlib.sha256(b"vanished")
         if hashed.hexdigest() != record.values["sha256"]:
             raise InputError(
-                f"nothing was written: line {record.line}: attachment {shown(name)} vanished or has changed",
+                f"nothing was written: line {record.line}: {shown(name)} vanished or has changed",
                 hint="try again when nobody writes to it",
             )
 
@@ -124,8 +137,3 @@ def _open_below(top: Path, parts: Sequence[str]) -> int:
             os.close(handle)
         handle = inner
     return handle
-
-
-def attachments_among(records: Iterable[Record]) -> list[Record]:
-    """The attachment records among some records."""
-    return [record for record in records if record.collection is ATTACHMENTS]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from expunge.datamap import DOCUMENTS
 from expunge.errors import InvalidRecords
 from expunge.memory.attachments import Attached
-from expunge.memory.record import BadField, BadRecord, Reading, Record, read_line, read_record
+from expunge.memory.originals import records_of_document
+from expunge.memory.record import TIMES, BadField, BadRecord, Reading, Record, read_line, read_record
 from expunge.model.ids import shown
 
+_NOTHING = Reading("-", 0, 0, 0)
 _SHOWN = 5
 _REPORTED = 1000
 
@@ -25,6 +28,18 @@ class Batch:
         for line, item in enumerate(raw, start=1):
             self._take(item, line, reading, attached)
         self._drop_cycles()
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Batch:
+        """A batch of records that we made ourselves, each after all that it rests on."""
+        batch = cls((), _NOTHING)
+        for record in records:
+            first = batch.records.setdefault(record.key, record)
+            if first is record:
+                batch._order.append(record.key)
+            elif not says_the_same(first, record):
+                batch.bad.append(BadRecord(record.line, "id", _clash(record, first)))
+        return batch
 
     def copy(self) -> Batch:
         """A batch that a unit of work may take records out of, and take again when the unit is repeated."""
@@ -60,7 +75,7 @@ class Batch:
             elif _same(first, brought):
                 self.skipped += 1
             else:
-                self.reject(record, "attachments", _clash(brought, first))
+                self.reject(record, brought.collection.name, _clash(brought, first))
                 return
 
     def _drop_cycles(self) -> None:
@@ -114,11 +129,25 @@ def _clash(record: Record, first: Record) -> str:
 
 
 def _brought(record: Record, attached: Attached | None) -> list[Record]:
+    if record.collection is DOCUMENTS:
+        return records_of_document(record, attached)
     if not record.files:
         return []
     if attached is None:
         raise BadField("attachments", "have no folder that their paths are relative to (attachments_from)")
     return attached.records_of(record)
+
+
+def says_the_same(first: Record, second: Record) -> bool:
+    """Whether two records say the same, but for times that neither of them gave."""
+    if (first.collection, first.identity, set(first.sources)) != (
+        second.collection,
+        second.identity,
+        set(second.sources),
+    ):
+        return False
+    compared = [name for name in first.values if name not in TIMES or name in first.given | second.given]
+    return all(first.values[name] == second.values.get(name) for name in compared)
 
 
 def _same(first: Record, second: Record) -> bool:

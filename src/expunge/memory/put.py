@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from expunge.authority.orgs import ensure_org, seq_of
-from expunge.authority.port import GuardKey, Tx
-from expunge.datamap import RECORDS, Rule, collection
+from expunge.authority.port import GuardKey, Statement, Tx
+from expunge.datamap import RECORDS, SEARCHED, Collection, Rule, collection
 from expunge.errors import ErasedSince, ErasureInProgress, HiddenByErasure, InputError, InvalidRecords
 from expunge.keys import KeyRing
 from expunge.memory.batch import Batch
-from expunge.memory.record import BadRecord, Record
+from expunge.memory.bodies import has_body
+from expunge.memory.record import TIMES, BadRecord, Record
 from expunge.memory.statements import (
     ADD_EDGE,
     EDGES_OF,
@@ -23,18 +24,18 @@ from expunge.memory.statements import (
     RESTS_ON,
     fetch,
     insert,
-    newest_version,
+    newest_versions,
     stored_columns,
 )
 from expunge.model.identity import PARTS
 from expunge.model.ids import shown
 from expunge.model.instant import Instant
+from expunge.search.index import add_entries, record_number
 
 T = TypeVar("T")
 
 _IDS_A_STATEMENT = 5000
-_TIMES = frozenset({"created_at", "recorded_at", "updated_at", "occurred_at"})
-"""Times that default to another moment, so a record that does not give them says nothing about them."""
+_NEXT_RID = Statement("records.next_rid", "SELECT seq FROM sqlite_sequence WHERE name = :name")
 
 
 @dataclass(slots=True)
@@ -48,6 +49,8 @@ class PutOutcome:
     by_org: Counter[str] = field(default_factory=Counter)
     named: set[str] = field(default_factory=set)
     """The bodies that rows name from now on."""
+    versions: dict[str, int] = field(default_factory=dict)
+    """The versions that were given, by id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +131,18 @@ class _Put:
         """Where the records of the batch, and all that they rest on, already are."""
         wanted: dict[str, dict[str, None]] = defaultdict(dict)
         for record in records:
-            wanted[record.org].update(dict.fromkeys((record.id, *record.needs)))
+            wanted[record.org].update(dict.fromkeys(record.needs if record.fresh else (record.id, *record.needs)))
         for org, ids in wanted.items():
-            for page in _slices(list(ids)):
+            for page in _slices([record_id for record_id in ids if not self._comes_fresh(org, record_id)]):
                 given = _as_ids(page)
                 for name, record_id, marked, seq, *parts in self._tx.rows(LOCATE, org=org, ids=given):
                     self._located[org, record_id] = _Located(name, bool(marked), seq, tuple(parts))
                 for record_id, hidden, by in self._tx.rows(MARKED, org=org, ids=given):
                     self._leaving[org, record_id] = by if hidden else None
+
+    def _comes_fresh(self, org: str, record_id: str) -> bool:
+        record = self._batch.records.get((org, record_id))
+        return record is not None and record.fresh
 
     def _guard_sources(self, records: Sequence[Record]) -> None:
         """A derived write is a write in the scope of each of its sources, and none may be marked (law 5)."""
@@ -179,9 +186,8 @@ class _Put:
                 self._outcome.skipped += 1
                 del self._batch.records[record.key]
             elif record.collection.written_by:
-                self._batch.reject(
-                    record, "attachments", f"{shown(record.values['path'])} is stored with other content"
-                )
+                what = shown(record.values.get("path", record.id))
+                self._batch.reject(record, record.collection.name, f"{what} is stored with other content")
             else:
                 self._batch.reject(record, "id", f"{shown(record.id)} is in the store with other content")
 
@@ -222,32 +228,57 @@ class _Put:
 
     def _write(self) -> None:
         rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        versions: dict[tuple[Any, ...], int] = {}
+        versions = self._newest_versions()
         for record in self._batch.records.values():
-            row = record.values | dict(zip(("org", *PARTS), record.identity.stored(), strict=True))
-            row |= {"id": record.id, "seq": self._as_of.get(record.org, 0)}
-            if record.collection.body_in:
-                row[record.collection.body_in] = self._body_of(record)
-            if record.collection.versioned_by:
-                row["version"] = self._next_version(record, row, versions)
-            rows[record.collection.name].append(row)
-            self._outcome.loaded[record.collection.name] += 1
+            kind, stored = record.collection, record.identity.stored()
+            row = record.values.copy()
+            row["org"], row["namespace"], row["agent"], row["user_id"], row["session_id"] = stored
+            row["id"], row["seq"] = record.id, self._as_of.get(record.org, 0)
+            if kind.body_in:
+                row[kind.body_in] = self._body_of(record)
+            if kind.versioned_by:
+                key = (kind.name, stored, row[kind.versioned_by])
+                row["version"] = versions[key] = self._outcome.versions[record.id] = versions.get(key, 0) + 1
+            rows[kind.name].append(row)
             self._outcome.by_org[record.org] += 1
+        self._outcome.loaded.update({name: len(here) for name, here in rows.items()})
         for org in self._outcome.by_org:
             ensure_org(self._tx, org)
         for kind in RECORDS:
-            self._tx.change_many(insert(kind), rows[kind.name])
+            if rows[kind.name]:
+                self._number(kind, rows[kind.name])
+                self._tx.change_many(insert(kind), rows[kind.name])
+        self._index(rows)
         self._tx.change_many(ADD_EDGE, self._edges(self._batch.records.values()))
         # A record that was there already gets back the edges it lost to an erasure, where the source is back.
         self._outcome.reattached = sum(self._reattach(edge) for edge in self._edges(self._present))
 
-    def _body_of(self, record: Record) -> str:
-        """Where the body of an attachment lies. There is none where its row was there when bodies were stored."""
+    def _number(self, kind: Collection, rows: Iterable[dict[str, Any]]) -> None:
+        """Give rows the numbers that they would be given: the index has to know them. None is ever used again."""
+        last = self._tx.rows(_NEXT_RID, name=kind.name)
+        for rid, row in enumerate(rows, start=1 + (last[0][0] if last else 0)):
+            row["rid"] = rid
+
+    def _index(self, rows: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+        records = self._batch.records
+        add_entries(
+            self._tx,
+            (
+                (record_number(kind, row["rid"]), record.identity.stored(), record.entry)
+                for kind in SEARCHED
+                for row in rows[kind.name]
+                if (record := records[row["org"], row["id"]]).entry is not None
+            ),
+        )
+
+    def _body_of(self, record: Record) -> str | None:
+        """Where the body of a record lies. There is none where its row was there when bodies were stored."""
+        if not has_body(record):
+            return None
         ref = self._refs.get(record.key)
         if ref is None:
-            raise ErasureInProgress(
-                f"line {record.line}: {shown(record.values['path'])} has gone by an erasure just now"
-            )
+            what = shown(record.values.get("path", record.id))
+            raise ErasureInProgress(f"line {record.line}: {what} has gone by an erasure just now")
         self._outcome.named.add(ref)
         return ref
 
@@ -267,18 +298,23 @@ class _Put:
                         "source": source,
                         "derived_collection": record.collection.name,
                         "source_collection": name,
-                        "rule": record.collection.rule or Rule.RETIRE,
+                        "rule": record.rule or record.collection.rule or Rule.RETIRE,
                         "seq": self._as_of.get(record.org, 0),
                     }
 
-    def _next_version(self, record: Record, row: Mapping[str, Any], versions: dict[tuple[Any, ...], int]) -> int:
-        column = str(record.collection.versioned_by)
-        key = (record.collection.name, record.identity, row[column])
-        if key not in versions:
-            values = {name: row[name] for name in ("org", *PARTS, column)}
-            versions[key] = self._tx.rows(newest_version(record.collection), **values)[0][0] or 0
-        versions[key] += 1
-        return versions[key]
+    def _newest_versions(self) -> dict[tuple[Any, ...], int]:
+        """The highest version of each key that is written, by collection, identity and key."""
+        asked: dict[tuple[Collection, tuple[str, ...]], dict[str, None]] = defaultdict(dict)
+        for record in self._batch.records.values():
+            if column := record.collection.versioned_by:
+                asked[record.collection, record.identity.stored()][record.values[column]] = None
+        found: dict[tuple[Any, ...], int] = {}
+        for (kind, stored), names in asked.items():
+            values = dict(zip(("org", *PARTS), stored, strict=True))
+            for page in _slices(list(names)):
+                rows = self._tx.rows(newest_versions(kind), names=_as_ids(page), **values)
+                found |= {(kind.name, stored, name): version for name, version in rows if version is not None}
+        return found
 
 
 def _agrees(record: Record, row: Mapping[str, Any], edges: set[str]) -> bool:
@@ -288,7 +324,7 @@ def _agrees(record: Record, row: Mapping[str, Any], edges: set[str]) -> bool:
     """
     if tuple(row[part] for part in ("org", *PARTS)) != record.identity.stored():
         return False
-    compared = {name for name in record.values if name not in _TIMES or name in record.given}
+    compared = {name for name in record.values if name not in TIMES or name in record.given}
     return edges <= set(record.sources) and all(row[name] == record.values[name] for name in compared)
 
 

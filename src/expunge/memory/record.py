@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from expunge.datamap import RECORDS, Collection, Kind
+from expunge.datamap import RECORDS, Collection, Column, Kind, Rule
 from expunge.errors import InputError
 from expunge.model.identity import PARTS, Identity
 from expunge.model.ids import check_id, shown
 from expunge.model.instant import Instant, parse_instant
+from expunge.search import Entry
 
 _TIMES = ("created_at", "recorded_at", "updated_at")
+TIMES = frozenset({"created_at", "recorded_at", "updated_at", "occurred_at", "expires_at", "due_at"})
+"""Times that default to another moment, so a record that does not give them says nothing about them."""
 _COMMON = frozenset({"collection", "id", "org", "sources", *PARTS, *_TIMES})
-_BY_NAME = {collection.name: collection for collection in RECORDS if collection.written_by is None}
-_BRINGS = {collection.written_by: collection.name for collection in RECORDS if collection.written_by}
-"""Which fields bring records of another collection with them."""
+_BY_NAME = {
+    collection.name: collection for collection in RECORDS if collection.written_by is None and collection.content
+}
+_BRINGS = {"episodes": {"attachments"}, "documents": {"text", "path"}}
+"""Which fields bring bodies, and records of another collection, with them."""
+_KNOWN = {
+    name: _COMMON
+    | {column.name for column in kind.content}
+    | _BRINGS.get(name, set())
+    | ({"lineage"} if kind.rules else set())
+    for name, kind in _BY_NAME.items()
+}
+_MOST_WHOLE = 2**53 - 1
+"""Whole numbers above it are not the same in every reader of JSON."""
 
 
 class BadField(Exception):
@@ -46,6 +64,7 @@ class Reading:
     org: str
     now: Instant
     max_value_bytes: int
+    max_body_bytes: int
 
 
 @dataclass(slots=True)
@@ -60,9 +79,19 @@ class Record:
     sources: tuple[str, ...]
     given: frozenset[str]
     files: tuple[str, ...] = ()
-    """The paths of its attachments, as they were given."""
+    """The paths of its attachments, or of its original, as they were given."""
+    text: str | None = None
+    """The text of a document."""
+    rule: Rule | None = None
+    """The lineage rule that its writer chose, instead of its collection's."""
     brings: list[Record] = field(default_factory=list)
     """Records that came with it and go with it, when it is rejected."""
+    body: bytes | None = None
+    """The bytes of its body, when they are not in a file."""
+    entry: Entry | None = None
+    """What the search index will know of it."""
+    fresh: bool = False
+    """Whether its id was made for it just now, so that nobody has to look whether it is there."""
 
     @property
     def org(self) -> str:
@@ -125,22 +154,55 @@ def read_record(raw: object, line: int, reading: Reading) -> Record:
     collection = _BY_NAME.get(fields["collection"]) if isinstance(fields.get("collection"), str) else None
     if collection is None:
         raise BadField("collection", f"must be one of {', '.join(_BY_NAME)}")
-    known = _COMMON | {column.name for column in collection.content} | {_BRINGS.get(collection.name, "id")}
-    for name in raw:
-        if name not in known:
-            raise BadField(shown(name), f"is not a field of {collection.name}")
+    if not raw.keys() <= _KNOWN[collection.name]:
+        name = next(name for name in raw if name not in _KNOWN[collection.name])
+        raise BadField(shown(name), f"is not a field of {collection.name}")
     record_id = _id(fields.get("id"), "id")
-    values = _read_times(fields, reading)
-    for column in collection.content:
-        values[column.name] = _read_content(fields, column.name, column.kind, reading.max_value_bytes)
-        if column.required and values[column.name] is None:
-            raise BadField(column.name, "is missing")
-    if "occurred_at" in values and values["occurred_at"] is None:
-        values["occurred_at"] = values["created_at"]
-    _check_order(values)
+    values = _read_values(fields, collection, reading)
     identity = _read_identity(fields, reading.org, collection, record_id)
     sources, files = _read_sources(fields, record_id), _read_files(fields)
-    return Record(line, collection, record_id, identity, values, sources, frozenset(fields), files)
+    record = Record(line, collection, record_id, identity, values, sources, frozenset(fields), files)
+    record.rule = _read_rule(fields, collection)
+    if collection.name in _COMPLETED:
+        _COMPLETED[collection.name](record, fields, reading)
+    return record
+
+
+def _read_values(fields: dict[str, Any], collection: Collection, reading: Reading) -> dict[str, Any]:
+    values = _read_times(fields, reading)
+    for column in collection.content:
+        values[column.name] = _read_content(fields, column, reading.max_value_bytes)
+        if column.required and values[column.name] is None:
+            raise BadField(column.name, "is missing")
+    for name in ("occurred_at", "due_at"):
+        if name in values and values[name] is None:
+            values[name] = values["created_at"]
+    _check_order(values)
+    return values
+
+
+def _complete_fact(record: Record, _fields: dict[str, Any], _reading: Reading) -> None:
+    record.values["predicate_key"] = predicate_of(record.values["predicate"])
+
+
+def _complete_answer(record: Record, _fields: dict[str, Any], _reading: Reading) -> None:
+    if record.values["asked"] is None:
+        record.values["asked"] = asked_as(record.identity, record.values["question"])
+
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_GAP = re.compile(r"[\s\-]+")
+
+
+def predicate_of(text: str) -> str:
+    """A predicate in the form in which two are compared: ``worksAt``, ``works at`` and ``works-at`` are one."""
+    return _GAP.sub("_", _HUMP.sub("_", text.strip())).casefold()
+
+
+def asked_as(identity: Identity, question: str, within: str = "") -> str:
+    """What two spellings of one question have in common, for one identity and the records that it was put to."""
+    words = " ".join(question.casefold().split())
+    return hashlib.sha256("\0".join((*identity.stored(), within, words)).encode()).hexdigest()
 
 
 def _id(value: object, field: str) -> str:
@@ -153,10 +215,21 @@ def _id(value: object, field: str) -> str:
 
 
 def _read_identity(fields: dict[str, Any], org: str, collection: Collection, record_id: str) -> Identity:
-    parts = {name: _id(fields[name], name) for name in PARTS if name in fields}
+    parts = {name: fields[name] for name in PARTS if name in fields}
     if collection.name == "sessions" and parts.setdefault("session_id", record_id) != record_id:
         raise BadField("session_id", "differs from the id of the session")
-    return Identity(org=_id(fields.get("org", org), "org"), **parts)
+    try:
+        return identity_of(fields.get("org", org), *(parts.get(part) for part in PARTS))
+    except (InputError, TypeError):  # of several that are bad the first is named, by its own check
+        for name, value in {"org": fields.get("org", org), **parts}.items():
+            _id(value, name)
+        raise
+
+
+@lru_cache(maxsize=4096)
+def identity_of(org: str, *parts: str | None) -> Identity:
+    """An identity that many records share: its parts are checked once."""
+    return Identity(org, *parts)
 
 
 def _read_times(fields: dict[str, Any], reading: Reading) -> dict[str, Any]:
@@ -179,27 +252,55 @@ def _instant(fields: dict[str, Any], name: str) -> Instant | None:
         raise BadField(name, fault.message) from None
 
 
-def _read_content(fields: dict[str, Any], name: str, kind: Kind | None, most: int) -> Any:
+def _read_content(fields: dict[str, Any], column: Column, most: int) -> Any:
+    name = column.name
     if name not in fields:
-        return None
-    if kind is Kind.INSTANT:
+        return column.default
+    if column.kind is Kind.INSTANT:
         return _instant(fields, name)
-    if kind is Kind.KEY:
+    if column.kind is Kind.KEY:
         return _id(fields[name], name)
-    value = fields[name]
-    if kind is Kind.JSON:
-        value = _as_json(value, name)
-    elif not isinstance(value, str):
+    if column.kind in _READ_NUMBER:
+        return _READ_NUMBER[column.kind](fields[name], name)
+    value = _as_json(fields[name], name) if column.kind is Kind.JSON else fields[name]
+    _check_text(value, name, most)
+    if column.choices and value not in column.choices:
+        raise BadField(name, f"must be one of {', '.join(column.choices)}")
+    return value
+
+
+def _check_text(value: object, name: str, most: int, setting: str = "max_value_bytes") -> None:
+    if not isinstance(value, str):
         raise BadField(name, f"must be text, not {type(value).__name__}")
-    elif "\0" in value:
+    if "\0" in value:
         raise BadField(name, "holds a NUL character, which not every authority can store")
     try:
-        size = len(value.encode())
+        size = len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError:
         raise BadField(name, "holds a lone surrogate") from None
     if size > most:
-        raise BadField(name, f"has {size} bytes, more than {most} (max_value_bytes)")
+        raise BadField(name, f"has {size} bytes, more than {most} ({setting})")
+
+
+def _whole(value: object, name: str) -> int:
+    if type(value) is not int or not 0 <= value <= _MOST_WHOLE:
+        raise BadField(name, "must be a whole number from 0")
     return value
+
+
+def _share(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise BadField(name, "must be a number from 0 to 1")
+    return float(value)
+
+
+def _flag(value: object, name: str) -> int:
+    if not isinstance(value, bool):
+        raise BadField(name, "must be true or false")
+    return int(value)
+
+
+_READ_NUMBER = {Kind.NUMBER: _whole, Kind.SHARE: _share, Kind.FLAG: _flag}
 
 
 def _as_json(value: object, name: str) -> str:
@@ -228,6 +329,28 @@ def _read_sources(fields: dict[str, Any], record_id: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(read))
 
 
+def _read_rule(fields: dict[str, Any], collection: Collection) -> Rule | None:
+    if "lineage" not in fields:
+        return None
+    if fields["lineage"] not in collection.rules:
+        raise BadField("lineage", f"must be one of {', '.join(collection.rules)}")
+    return Rule(fields["lineage"])
+
+
+def _read_original(record: Record, fields: dict[str, Any], reading: Reading) -> None:
+    """A document comes as a text, as a file, or as a file with the text that somebody has read out of it."""
+    record.text = fields.get("text")
+    if record.text is not None:
+        _check_text(record.text, "text", reading.max_body_bytes, "max_attachment_bytes")
+    path = fields.get("path")
+    if path is None and record.text is None and record.values["state"] == "live":
+        raise BadField("text", "is missing, and so is path: a document comes as a text or as a file")
+    if path is not None:
+        record.files = _read_files({"attachments": [path]})
+    if len(record.files) > 1 or (record.values["state"] != "live" and (record.files or record.text is not None)):
+        raise BadField("state", "is not live, and such a version of a document has no content")
+
+
 def _read_files(fields: dict[str, Any]) -> tuple[str, ...]:
     files = fields.get("attachments", [])
     if not isinstance(files, list) or not all(isinstance(name, str) and name for name in files):
@@ -237,3 +360,11 @@ def _read_files(fields: dict[str, Any]) -> tuple[str, ...]:
     if len(set(files)) < len(files):
         raise BadField("attachments", "names a file twice")
     return tuple(files)
+
+
+_COMPLETED: Mapping[str, Callable[[Record, dict[str, Any], Reading], None]] = {
+    "documents": _read_original,
+    "facts": _complete_fact,
+    "answers": _complete_answer,
+}
+"""What follows from the fields of a record, beside what stands in them."""

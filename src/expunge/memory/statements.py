@@ -10,6 +10,7 @@ from expunge.datamap import RECORDS, Collection, Role
 _OWN = frozenset({"rid", "marked"})
 
 
+@lru_cache
 def stored_columns(collection: Collection) -> tuple[str, ...]:
     """The columns that a record is written with."""
     return tuple(column.name for column in collection.columns if column.name not in _OWN)
@@ -17,11 +18,22 @@ def stored_columns(collection: Collection) -> tuple[str, ...]:
 
 @lru_cache
 def insert(collection: Collection) -> Statement:
-    """Insert one record."""
-    columns = stored_columns(collection)
+    """Insert one record, under the number that it was given."""
+    columns = ("rid", *stored_columns(collection))
     return Statement(
         f"{collection.name}.insert",
         f"INSERT INTO {collection.name} ({', '.join(columns)}) VALUES ({', '.join(':' + c for c in columns)})",
+    )
+
+
+@lru_cache
+def newest_versions(collection: Collection) -> Statement:
+    """Rows ``(name, version)`` for each of ``:names``: the highest version of a key within one identity, or NULL."""
+    return Statement(
+        f"{collection.name}.newest_versions",
+        f"""SELECT j.value, (SELECT max(version) FROM {collection.name}
+            WHERE org = :org AND namespace = :namespace AND user_id = :user_id AND agent = :agent
+            AND session_id = :session_id AND {collection.versioned_by} = j.value) FROM json_each(:names) j""",
     )
 
 
@@ -33,17 +45,6 @@ def fetch(collection: Collection) -> Statement:
         f"{collection.name}.fetch",
         f"""SELECT {columns} FROM json_each(:ids) j CROSS JOIN {collection.name} r
         WHERE r.org = :org AND r.id = j.value""",
-    )
-
-
-@lru_cache
-def newest_version(collection: Collection) -> Statement:
-    """The highest version of a key within one identity, or NULL."""
-    return Statement(
-        f"{collection.name}.newest_version",
-        f"""SELECT max(version) FROM {collection.name}
-        WHERE org = :org AND namespace = :namespace AND user_id = :user_id AND agent = :agent
-        AND session_id = :session_id AND {collection.versioned_by} = :{collection.versioned_by}""",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from expunge.model.ids import NOBODY, check_id
 
@@ -20,6 +20,8 @@ class Identity:
     user_id: str | None = None
     session_id: str | None = None
 
+    _stored: tuple[str, str, str, str, str] = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         """Raises InvalidId when a part is not a valid id (law 12)."""
         check_id(self.org, "org")
@@ -27,7 +29,9 @@ class Identity:
             value = getattr(self, part)
             if value is not None:
                 check_id(value, part)
+        parts = (getattr(self, part) or NOBODY for part in PARTS)
+        object.__setattr__(self, "_stored", (self.org, *parts))
 
     def stored(self) -> tuple[str, str, str, str, str]:
         """The five parts as the database holds them."""
-        return (self.org, *(getattr(self, part) or NOBODY for part in PARTS))  # type: ignore[return-value]
+        return self._stored

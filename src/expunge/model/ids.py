@@ -29,7 +29,7 @@ def check_id(value: object, what: str) -> str:
     if "\0" in value:
         raise InvalidId(f"{what} {shown(value)} holds a NUL character")
     try:
-        size = len(value.encode())
+        size = len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError:
         raise InvalidId(f"{what} {shown(value)} holds a lone surrogate") from None
     if size > MAX_ID_BYTES:

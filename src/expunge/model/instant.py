@@ -79,6 +79,11 @@ def from_datetime(moment: datetime, what: str) -> Instant:
         raise InvalidInstant(f"{what} {shown(moment.isoformat())} is out of range") from None
 
 
+def to_datetime(instant: Instant) -> datetime:
+    """An instant as an aware datetime in UTC."""
+    return _EPOCH + instant * _MICROSECOND
+
+
 def to_text(instant: Instant) -> str:
     """An instant as ISO-8601 in UTC, with as many digits as it needs."""
     return (_EPOCH + instant * _MICROSECOND).isoformat().replace("+00:00", "Z")

@@ -16,6 +16,7 @@ from expunge.operations.registry import Call, NoInput, Output
 from expunge.proof.receipt import NOT_COVERED
 from expunge.stores import Lifecycle
 from expunge.stores.folder import FolderStore
+from expunge.stores.memory import MemoryStore
 from expunge.system import System
 
 _VERSION = version("expunge")  # read once: a process that has given up its rights may not find it later
@@ -104,7 +105,7 @@ def _of_mode(path: Path) -> Finding:
 
 def _of_stores(system: System) -> Iterator[Finding]:
     if not system.stores:
-        yield Finding(name="stores", state="ok", found="none outside the database; attachments are refused")
+        yield Finding(name="stores", state="ok", found="none outside the database; bodies are refused")
     for store in system.stores:
         yield _of_store(store)
 
@@ -124,6 +125,8 @@ def _of_store(store: Lifecycle) -> Finding:
             return Finding(name=f"store {store.name}", state="fail", found=f"{state.path} cannot be written to",
                            next="give this user write access to it")  # fmt: skip
         words = f"{state.path}{'' if state.exists else ' (not made yet)'}; {words}"
+    if isinstance(store, MemoryStore):
+        words = f"in memory; {words}"
     return Finding(name=f"store {store.name}", state="ok", found=words)
 
 

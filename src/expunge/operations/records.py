@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from expunge import audit
 from expunge.authority.port import Tx
-from expunge.memory import Attached, Batch, PutOutcome, Reading, Unit, discard, put_records, store_bodies
+from expunge.memory import Attached, Batch, PutOutcome, Reading, Unit, discard, prepare, put_records, store_bodies
 from expunge.memory.bodies import Refs
 from expunge.model.instant import to_text
 from expunge.model.scope import Scope
-from expunge.operations.registry import Call, Input, OrgId, Output, UserId
+from expunge.operations.registry import Call, Input, OrgId, Output, UserId, id_of
 from expunge.subject import read_profile
 from expunge.system import System
 
@@ -53,7 +53,7 @@ class PutOutput(Output):
 async def put(system: System, call: Call, given: PutInput) -> PutOutput:
     """Write records, all or nothing unless ``skip_bad``."""
     settings = system.settings
-    reading = Reading(given.org, system.clock.now(), settings.max_value_bytes)
+    reading = Reading(given.org, system.clock.now(), settings.max_value_bytes, settings.max_attachment_bytes)
     attached = None
     if given.attachments_from is not None:
         attached = Attached(given.attachments_from, settings.max_attachment_bytes)
@@ -61,15 +61,16 @@ async def put(system: System, call: Call, given: PutInput) -> PutOutput:
     if not given.skip_bad:
         batch.refuse_bad()
     call.progress("check", len(batch.records), len(batch.records))
+    await prepare(system, batch.records.values())
     refs = await store_bodies(system, batch, attached, call.as_of)
     try:
         outcome = await system.authority.run(
             partial(_write, system=system, call=call, batch=batch, refs=refs, given=given)
         )
     except Exception:  # not when it is cancelled: the unit goes on in its thread, and its rows may name the bodies
-        await discard(system, refs.values())
+        await discard(system, batch, refs)
         raise
-    await discard(system, set(refs.values()) - outcome.named)
+    await discard(system, batch, {key: ref for key, ref in refs.items() if ref not in outcome.named})
     call.progress("write", outcome.loaded.total(), outcome.loaded.total())
     return PutOutput(
         loaded=outcome.loaded.total(),
@@ -100,10 +101,11 @@ def _write(tx: Tx, *, system: System, call: Call, batch: Batch, refs: Refs, give
 
 
 class ProfileInput(Input):
-    """Whose profile."""
+    """Whose profile, in one namespace or in all of them."""
 
     org: OrgId
     user_id: UserId
+    namespace: Annotated[str, id_of("namespace")] | None = None
 
 
 class Fact(Output):
@@ -129,10 +131,21 @@ class ProfileOutput(Output):
     recent_sessions: list[str]
     sample_facts: list[Fact]
 
+    @property
+    def episode_count(self) -> int:
+        """How many episodes."""
+        return self.counts["episodes"]
+
+    @property
+    def fact_count(self) -> int:
+        """How many facts, with those that do not hold any more."""
+        return self.counts["facts"]
+
 
 async def profile(system: System, _call: Call, given: ProfileInput) -> ProfileOutput:
-    """Say what is held on a user across every namespace of an org."""
-    scope = Scope.of_users(given.org, [given.user_id])
+    """Say what is held on a user, in one namespace or across all of an org."""
+    namespaces = () if given.namespace is None else (given.namespace,)
+    scope = Scope(org=given.org, user_ids=(given.user_id,), namespaces=namespaces)
     found = await system.authority.read(lambda tx: read_profile(tx, scope))
     return ProfileOutput(
         org=given.org,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import IntEnum
 from types import UnionType
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from expunge.erasure import Progress
 from expunge.erasure.saga import silent
 from expunge.errors import AuthInsufficient, InputError
-from expunge.model.ids import check_id, shown
+from expunge.model.identity import PARTS, Identity
+from expunge.model.ids import NOBODY, check_id, shown
+from expunge.model.instant import from_datetime, parse_instant, to_datetime
 from expunge.system import KeysRotated, System
 
 Out = TypeVar("Out", bound=BaseModel)
@@ -38,6 +41,20 @@ OrgId = Annotated[str, id_of("org")]
 UserId = Annotated[str, id_of("user_id")]
 RequestId = Annotated[str, id_of("request_id")]
 """Ids under law 12: checked before anything else, so that every surface answers a bad one with INVALID_ID."""
+
+
+def _storable(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("holds a NUL character")
+    if any("\ud800" <= sign <= "\udfff" for sign in value):
+        raise ValueError("holds a lone surrogate")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_storable)]
+"""Text that every authority can store and compare."""
+Number = Annotated[int, Field(ge=0, le=2**62)]
+"""A whole number that every authority can store."""
 
 
 class Input(BaseModel):
@@ -90,6 +107,47 @@ class Operation:
     destructive: bool = False
     writes_records: bool = False
     """Whether it carries an ``as_of`` into the store (law 4)."""
+    writes_any_org: bool = False
+    """Whether its records may name other orgs than its input."""
+
+
+def _aware(value: object) -> datetime:
+    if isinstance(value, datetime):
+        return to_datetime(from_datetime(value, "a time"))
+    return to_datetime(parse_instant(value, "a time"))
+
+
+Instants = Annotated[datetime, BeforeValidator(_aware)]
+"""A time with a zone; one without is refused (law 13), with INVALID_INSTANT wherever it comes in."""
+
+
+class Who(Input):
+    """Whose a record is that a call speaks of: an org, and up to four parts; one that is left out means nobody."""
+
+    org: OrgId
+    namespace: Annotated[str, id_of("namespace")] | None = None
+    agent: Annotated[str, id_of("agent")] | None = None
+    user_id: UserId | None = None
+    session_id: Annotated[str, id_of("session_id")] | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """The same as an identity."""
+        return Identity(self.org, self.namespace, self.agent, self.user_id, self.session_id)
+
+
+class Where(Input):
+    """What a read is narrowed to: of each part that is given what belongs to it, or (null) to nobody."""
+
+    namespace: Annotated[str, id_of("namespace")] | None = None
+    agent: Annotated[str, id_of("agent")] | None = None
+    user_id: UserId | None = None
+    session_id: Annotated[str, id_of("session_id")] | None = None
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The parts that were given, as they are stored."""
+        return {part: getattr(self, part) or NOBODY for part in PARTS if part in self.model_fields_set}
 
 
 def _are_counters(as_of: object) -> bool:
@@ -127,7 +185,8 @@ async def perform(
     if as_of is not None and not _are_counters(as_of):
         raise InputError("as_of does not hold counters", hint="take it with as_of() when the work begins")
     if as_of is None:
-        as_of = await system.as_of() if operation.writes_records else {}
+        own = None if operation.writes_any_org else getattr(given, "org", None)
+        as_of = await system.as_of(own) if operation.writes_records else {}
     call = Call(actor, as_of, progress)
     try:
         return await operation.handler(system, call, given)

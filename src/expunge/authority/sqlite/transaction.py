@@ -24,10 +24,10 @@ class SqliteTx:
             values: dict[str, Any] = {"org": key.org, "as_of": as_of, "dated": key.dated}
             for letter, pseudonyms in zip("naus", key.parts, strict=True):
                 values |= {f"{letter}{index}": value for index, value in enumerate(pseudonyms)}
-            found = self._connection.execute(_guard_text(len(key.parts[0])), values).fetchone()
-            if found is None:
+            found = self._connection.execute(_guard_text(len(key.parts[0])), values).fetchall()
+            if not found:
                 continue
-            request_id, lowered = found
+            request_id, lowered = min(found, key=lambda row: row[1] is not None)  # one that is up before all others
             if lowered is None:
                 raise ErasureInProgress(f"erasure {request_id} of this scope is running", request_id=request_id)
             raise ErasedSince(f"erasure {request_id} of this scope ended after the work began", request_id=request_id)
@@ -59,5 +59,4 @@ def _guard_text(keys: int) -> str:
           AND {matches("session_pn", "s")} AND {matches("agent_pn", "a")}
           AND (lowered_seq IS NULL OR lowered_seq > :as_of)
           AND (before IS NULL OR before > :dated)
-        ORDER BY lowered_seq IS NOT NULL LIMIT 1
     """

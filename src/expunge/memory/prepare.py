@@ -1,0 +1,78 @@
+"""What search will know of records, made before their transaction: an embedder may be slow, a writer may not wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from expunge.datamap import Kind
+from expunge.memory.record import Record
+from expunge.search import Entry, embed
+from expunge.search.index import packed
+from expunge.system import System
+
+_MANY = 50
+"""From so many records on the words are hashed in a thread, so that others go on meanwhile."""
+
+
+async def prepare(system: System, records: Iterable[Record]) -> None:
+    """Give every record that search finds its entry.
+
+    Raises:
+        EmbedderFault: the embedder failed, so nothing is written.
+
+    """
+    found = [
+        record for record in records if record.collection.searched and record.values.get("state", "live") == "live"
+    ]
+    if not found:
+        return
+    texts = [list(texts_of(record)) for record in found]
+    if len(found) < _MANY:
+        hashed = _hash(system, found, texts)
+    else:
+        hashed = await asyncio.to_thread(_hash, system, found, texts)
+    vectors: Sequence[bytes | None] = [None] * len(found)
+    if system.embedder is not None:
+        limit = system.settings.embed_timeout_s
+        vectors = [
+            packed(vector) for vector in await embed(system.embedder, ["\n".join(text) for text in texts], limit)
+        ]
+    model = "" if system.embedder is None else system.embedder.name
+    for record, (owner, words), vector in zip(found, hashed, vectors, strict=True):
+        record.entry = Entry(owner, words, model, vector)
+
+
+def _hash(system: System, records: Sequence[Record], texts: Sequence[list[str]]) -> list[tuple[str, str]]:
+    owners: dict[tuple[str, ...], str] = {}
+    hashed: list[tuple[str, str]] = []
+    for record, text in zip(records, texts, strict=True):
+        stored = record.identity.stored()
+        if stored not in owners:
+            owners[stored] = system.words.owner(stored)
+        hashed.append((owners[stored], system.words.hashed(record.org, text)))
+    return hashed
+
+
+def texts_of(record: Record) -> Iterator[str]:
+    """What search reads of a record: its texts, and every text inside of its JSON."""
+    kinds = {column.name: column.kind for column in record.collection.content}
+    for name in record.collection.searched:
+        value = record.values[name]
+        if value is not None:
+            yield from _strings(json.loads(value)) if kinds[name] is Kind.JSON else (value,)
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)

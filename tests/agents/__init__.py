@@ -1,0 +1,1 @@
+"""Tests of what agents do with their memory."""
