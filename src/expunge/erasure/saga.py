@@ -4,7 +4,8 @@ Every commit does one thing and writes the request row back under its attempt, s
 on from, and a runner that was taken over cannot commit any more. A scope of up to one batch, of which nothing lies
 outside the authority, takes open and fence in one commit, plan to purge in a second; then one more to forget after the
 census, and one to sign after the bytes have been reclaimed, so that what a receipt says of them is known when it is
-signed. An erasure that hides ends with its census; at the end of its restore window it goes on with the stores.
+signed. An erasure that hides takes open to lower in one commit (``opening.py``) and ends with its census in a second;
+at the end of its restore window it goes on with the stores.
 """
 
 from __future__ import annotations
