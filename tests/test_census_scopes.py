@@ -171,7 +171,10 @@ def instead(name: str, change: Callable[[str], str], real: Callable[..., Stateme
 
 def in_effect(name: str, mode: str, change: Callable[[str], str]) -> list[Mutant]:
     """Mutants of what removes (by scope and by mark) or hides."""
-    places = {"purge": (purging, ("delete_in_scope", "delete_marked")), "hide": (marking, ("hide", "hide_again"))}
+    places = {
+        "purge": (purging, ("delete_in_scope", "delete_marked")),
+        "hide": (marking, ("hide", "hide_marked", "hide_again")),
+    }
     module, attributes = places[mode]
     return [(module, attribute, instead(name, change, getattr(saga_statements, attribute))) for attribute in attributes]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from expunge.authority.port import Statement
 from expunge.erasure import Saga, open_erasure, purge_due
 from expunge.erasure.opening import take_due
 from expunge.erasure.order import Order
+from expunge.erasure.planning import plan_to_hide
 from expunge.erasure.request import find_request
 from expunge.errors import InputError, InvalidScope
 from expunge.memory.attachments import _open_below
@@ -71,7 +73,7 @@ async def test_a_hide_that_stopped_half_way_hides_nothing_that_has_gone(settings
         scope = Scope.of_users("default", ["ann-secret"])
         opened = await open_erasure(expunge.system, Order(scope, "user_id", purge=False), actor="t", role="operator")
         saga = Saga(expunge.system, opened, role="operator")
-        await saga._commit(saga._plan_to_hide)
+        await saga._commit(partial(plan_to_hide, system=expunge.system))
         assert (await expunge.erase("ann-secret", purge=True)).status == "completed"
         answer = await expunge.resume(opened.id)
         assert (answer.status, sum(answer.hidden.values()), answer.residue_count) == ("completed", 0, 0)

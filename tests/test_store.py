@@ -193,7 +193,9 @@ async def test_first_starts_at_once_make_one_database_and_one_ring(tmp_path: Pat
     assert all(ring == rings[0] for ring in rings)
 
 
-SELECTORS = [Selector((part,), dated=dated) for part in PARTS for dated in (False, True)]
+SELECTORS = [
+    Selector((part,), dated=dated, one=one) for part in PARTS for dated in (False, True) for one in (False, True)
+]
 PLANNED: list[Statement] = [
     *(count_everywhere(selector) for selector in SELECTORS),
     *(saga.find_in_scope(kind, selector) for selector in SELECTORS for kind in selector.reached),
@@ -201,7 +203,9 @@ PLANNED: list[Statement] = [
     *(saga.find_rows(kind) for kind in RECORDS),
     *(saga.delete_in_scope(kind, selector) for selector in SELECTORS for kind in selector.reached),
     *(saga.find_linked(selector) for selector in SELECTORS),
+    *(saga.mark_in_scope(kind, selector) for selector in SELECTORS for kind in selector.reached),
     *(saga.hide(kind) for kind in RECORDS),
+    *(saga.hide_marked(kind) for kind in RECORDS),
     *(saga.delete_marked(kind) for kind in RECORDS),
     *(saga.find_children(kind, kind.parent.column) for kind in RECORDS if kind.parent),
     *(saga.settle_by_parent(kind, kind.parent.column) for kind in RECORDS if kind.parent),
@@ -211,7 +215,7 @@ PLANNED: list[Statement] = [
     saga.DERIVED_OF, saga.DETACHED, saga.CUT_FROM_DERIVED, saga.CUT_FROM_SOURCE, saga.PAGE_OF_MARKS, saga.DROP_MARKS,
     saga.COUNT_MARKS, saga.SETTLE_BY_EDGE, memory_statements.MARKED, memory_statements.LOCATE, memory_statements.EDGES_OF,
     *_DERIVED.values(), _EDGES,
-    *(_identity_statement((part,), dated=dated, live=live) for part in PARTS for dated in (False, True) for live in (False, True)),
+    *(_identity_statement((part,), dated=dated, live=live, one=one) for part in PARTS for dated in (False, True) for live in (False, True) for one in (False, True)),
 ]  # fmt: skip
 
 
@@ -232,7 +236,7 @@ async def test_work_is_bound_by_the_subject(in_memory: Expunge, statement: State
 def test_a_scope_without_users_has_a_selector_too() -> None:
     """Scope, fence, plan and census take any conjunction, though only users are offered yet."""
     scope = Scope("default", namespaces=("n",), agent="a", session_id="s", before=5)
-    assert Selector.of(scope) == Selector(("namespace", "agent", "session_id"), dated=True)
+    assert Selector.of(scope) == Selector(("namespace", "agent", "session_id"), dated=True, one=True)
     assert scope.type == "session"
 
 

@@ -121,7 +121,7 @@ def stored(record: Row) -> Row:
     created = record["created_at"]
     for name in TIMES:
         row[name] = record.get(name, created)
-    usual = dict.fromkeys(("occurred_at", "due_at"), created) | DEFAULTS.get(record["collection"], {})
+    usual: Row = dict.fromkeys(("occurred_at", "due_at"), created) | DEFAULTS.get(record["collection"], {})
     for name in CONTENT[record["collection"]]:
         row[name] = record.get(name, usual.get(name))
     for name in JSON & row.keys():

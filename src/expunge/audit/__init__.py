@@ -5,22 +5,21 @@ The actor and the subjects are different fields; an entry holds pseudonyms and c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from expunge.authority.port import Statement, Tx
+from expunge.model.canonical import to_json
 from expunge.model.instant import Instant
 
 _APPEND = Statement(
     "audit.append",
     """INSERT INTO audit (org, n, at, actor, role, operation, outcome, request_id, subjects, detail)
-    VALUES (:org, coalesce((SELECT n FROM audit WHERE org = :org ORDER BY n DESC LIMIT 1), 0) + 1,
-            :at, :actor, :role, :operation, :outcome, :request_id, :subjects, :detail)""",
+    VALUES (:org, :n, :at, :actor, :role, :operation, :outcome, :request_id, :subjects, :detail)""",
 )
-
-
+_LAST = Statement("audit.last", "SELECT n FROM audit WHERE org = :org ORDER BY n DESC LIMIT 1")
+"""Asked for apart: an insert that looks into its own table takes twice as long as the two together."""
 _LATEST = Statement("audit.latest", "SELECT at FROM audit WHERE org = :org ORDER BY n DESC LIMIT 1")
 
 
@@ -47,15 +46,17 @@ class Entry:
 
 def record(tx: Tx, entry: Entry) -> None:
     """Append an entry, in the transaction of what it speaks of: neither is there without the other (law 2)."""
+    last = tx.rows(_LAST, org=entry.org)
     tx.change(
         _APPEND,
         org=entry.org,
+        n=last[0][0] + 1 if last else 1,
         at=entry.at,
         actor=entry.actor,
         role=entry.role,
         operation=entry.operation,
         outcome=entry.outcome,
         request_id=entry.request_id,
-        subjects=json.dumps(list(entry.subjects)),
-        detail=json.dumps(entry.detail, sort_keys=True),
+        subjects=to_json(list(entry.subjects)),
+        detail=to_json(entry.detail),
     )

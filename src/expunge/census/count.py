@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from expunge.authority.port import Row, Statement, Tx
 from expunge.census.sql import (
+    ALL_BY_IDENTITY,
     BY_IDENTITY,
     COUNTED,
     DATED,
@@ -17,16 +18,20 @@ from expunge.census.sql import (
     IDENTITY,
     LIVE_SUBJECTS,
     NAMED_BODIES,
+    ONE_BY_IDENTITY,
     OUTLIVE_A_SESSION,
     SEARCH,
+    SOME_DERIVED,
     VECTORS,
 )
 from expunge.keys import PseudonymKey
+from expunge.model.canonical import to_json
 from expunge.model.instant import Instant
 from expunge.model.scope import Target
 
 _LIVE = " AND c.marked = 0"
 _DERIVED = {live: Statement("census.derived", DERIVED.format(live=_LIVE if live else "")) for live in (False, True)}
+_SOME_DERIVED = Statement("census.some_derived", SOME_DERIVED)
 _EDGES = Statement("census.edges", EDGES)
 _SEARCH = Statement("census.search", SEARCH)
 
@@ -56,7 +61,8 @@ def count_left(tx: Tx, question: Question, targets: Sequence[Target]) -> list[di
 def _add_marked(tx: Tx, question: Question, counts: list[dict[str, int]]) -> None:
     """What was derived, and so may name nobody, is found by its mark, while there is one."""
     values = {"org": question.org, "request": question.request, "seq": question.seq}
-    for position, name, left in tx.rows(_DERIVED[question.live], request=question.request):
+    derived = tx.rows(_SOME_DERIVED, request=question.request)[0][0]
+    for position, name, left in tx.rows(_DERIVED[question.live], request=question.request) if derived else ():
         counts[position][name] += left
     for position, name, left in [] if question.live else tx.rows(_EDGES, **values):
         counts[position][name] += left
@@ -99,13 +105,16 @@ def _by_identity(tx: Tx, question: Question, targets: Sequence[Target]) -> list[
         return counts
     named = [target.named() for target in targets]
     values: dict[str, str | int | None] = {"org": question.org, "seq": question.seq}
-    values["targets"] = json.dumps(named, ensure_ascii=False)
+    one = len(named) == 1
+    values["target" if one else "targets"] = to_json(named[0] if one else named)
     before = targets[0].before
     if before is not None:
         values["before"] = before
-    statement = _identity_statement(tuple(named[0]), dated=before is not None, live=question.live)
-    for position, name, left in tx.rows(statement, **values):
-        counts[position][name] = left
+    parts = tuple(named[0])
+    names = _counted_by_identity(parts)
+    statement = _identity_statement(parts, dated=before is not None, live=question.live, one=one)
+    for position, *left in tx.rows(statement, **values):
+        counts[position].update(zip(names, left, strict=True))
     for position, name, left in [] if question.live else _outlived(tx, question, named):
         counts[position][name] = left
     return counts
@@ -123,13 +132,25 @@ def _outlived(tx: Tx, question: Question, named: Sequence[Mapping[str, str]]) ->
 
 @lru_cache
 def _vectors_statement(parts: tuple[str, ...]) -> Statement:
-    return Statement("census.vectors", VECTORS.format(identity="".join(IDENTITY[part] for part in parts)))
+    return Statement("census.vectors", VECTORS.format(identity=_identity(parts, "t.value")))
+
+
+def _identity(parts: tuple[str, ...], target: str) -> str:
+    """What narrows to the parts of a target. A user is the narrowest, so no other index is offered beside theirs."""
+    texts = (IDENTITY[part].format(target=target) for part in parts if part != "user_id")
+    if "user_id" not in parts:
+        return "".join(texts)
+    return IDENTITY["user_id"].format(target=target) + "".join(texts).replace("AND c.", "AND +c.")
 
 
 @lru_cache
-def _identity_statement(parts: tuple[str, ...], *, dated: bool, live: bool) -> Statement:
+def _identity_statement(parts: tuple[str, ...], *, dated: bool, live: bool, one: bool = False) -> Statement:
     words = DATED if dated else dict.fromkeys(DATED, "")
-    words = words | {"identity": "".join(IDENTITY[part] for part in parts), "live": _LIVE if live else ""}
+    words = words | {"identity": _identity(parts, ":target" if one else "t.value"), "live": _LIVE if live else ""}
+    counts = ", ".join(f"({BY_IDENTITY[name].format(**words)})" for name in _counted_by_identity(parts))
+    return Statement("census.by_identity", (ONE_BY_IDENTITY if one else ALL_BY_IDENTITY).format(counts=counts))
+
+
+def _counted_by_identity(parts: tuple[str, ...]) -> list[str]:
     skipped = OUTLIVE_A_SESSION if "session_id" in parts else ()
-    texts = (text.format(**words) for name, text in BY_IDENTITY.items() if name not in skipped)
-    return Statement("census.by_identity", " UNION ALL ".join(texts))
+    return [name for name in BY_IDENTITY if name not in skipped]

@@ -14,48 +14,48 @@ COUNTED = (
 
 BY_IDENTITY = {
     "sessions": """
-        SELECT t.key, 'sessions', count(*) FROM json_each(:targets) t CROSS JOIN sessions c
-        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live} GROUP BY t.key
+        SELECT count(*) FROM sessions c
+        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live}
     """,
     "episodes": """
-        SELECT t.key, 'episodes', count(*) FROM json_each(:targets) t CROSS JOIN episodes c
-        WHERE c.org = :org AND c.seq < :seq{identity}{occurred}{live} GROUP BY t.key
+        SELECT count(*) FROM episodes c
+        WHERE c.org = :org AND c.seq < :seq{identity}{occurred}{live}
     """,
     "events": """
-        SELECT t.key, 'events', count(*) FROM json_each(:targets) t CROSS JOIN events c
-        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live} GROUP BY t.key
+        SELECT count(*) FROM events c
+        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live}
     """,
     "attachments": """
-        SELECT t.key, 'attachments', count(*) FROM json_each(:targets) t CROSS JOIN attachments c
-        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live} GROUP BY t.key
+        SELECT count(*) FROM attachments c
+        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live}
     """,
     "memories": """
-        SELECT t.key, 'memories', count(*) FROM json_each(:targets) t CROSS JOIN memories c
-        WHERE c.org = :org AND c.seq < :seq{identity}{updated}{live} GROUP BY t.key
+        SELECT count(*) FROM memories c
+        WHERE c.org = :org AND c.seq < :seq{identity}{updated}{live}
     """,
     "facts": """
-        SELECT t.key, 'facts', count(*) FROM json_each(:targets) t CROSS JOIN facts c
-        WHERE c.org = :org AND c.seq < :seq{identity}{recorded}{live} GROUP BY t.key
+        SELECT count(*) FROM facts c
+        WHERE c.org = :org AND c.seq < :seq{identity}{recorded}{live}
     """,
     "blocks": """
-        SELECT t.key, 'blocks', count(*) FROM json_each(:targets) t CROSS JOIN blocks c
-        WHERE c.org = :org AND c.seq < :seq{identity}{updated}{live} GROUP BY t.key
+        SELECT count(*) FROM blocks c
+        WHERE c.org = :org AND c.seq < :seq{identity}{updated}{live}
     """,
     "documents": """
-        SELECT t.key, 'documents', count(*) FROM json_each(:targets) t CROSS JOIN documents c
-        WHERE c.org = :org AND c.seq < :seq{identity}{updated}{live} GROUP BY t.key
+        SELECT count(*) FROM documents c
+        WHERE c.org = :org AND c.seq < :seq{identity}{updated}{live}
     """,
     "chunks": """
-        SELECT t.key, 'chunks', count(*) FROM json_each(:targets) t CROSS JOIN chunks c
-        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live} GROUP BY t.key
+        SELECT count(*) FROM chunks c
+        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live}
     """,
     "answers": """
-        SELECT t.key, 'answers', count(*) FROM json_each(:targets) t CROSS JOIN answers c
-        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live} GROUP BY t.key
+        SELECT count(*) FROM answers c
+        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live}
     """,
     "jobs": """
-        SELECT t.key, 'jobs', count(*) FROM json_each(:targets) t CROSS JOIN jobs c
-        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live} GROUP BY t.key
+        SELECT count(*) FROM jobs c
+        WHERE c.org = :org AND c.seq < :seq{identity}{created}{live}
     """,
 }
 
@@ -76,14 +76,20 @@ VECTORS = f"""
 """
 """Vectors that outlived their record."""
 
+ALL_BY_IDENTITY = "SELECT t.key, {counts} FROM json_each(:targets) t"
+"""One row for each target: its number, and each count of ``BY_IDENTITY`` as a sub-select."""
+
+ONE_BY_IDENTITY = "SELECT 0, {counts}"
+"""The same for a single target, which is a parameter of its own: a join with one row costs more than the counts."""
+
 OUTLIVE_A_SESSION = ("facts", "blocks", "jobs")
 """What belongs to a session and stays when it goes, unless it was made from what goes: counted by its mark alone."""
 
 IDENTITY = {
-    "namespace": " AND c.namespace = json_extract(t.value, '$.namespace') AND c.namespace <> '-'",
-    "agent": " AND c.agent = json_extract(t.value, '$.agent') AND c.agent <> '-'",
-    "user_id": " AND c.user_id = json_extract(t.value, '$.user_id')",
-    "session_id": " AND c.session_id = json_extract(t.value, '$.session_id') AND c.session_id <> '-'",
+    "namespace": " AND c.namespace = json_extract({target}, '$.namespace') AND c.namespace <> '-'",
+    "agent": " AND c.agent = json_extract({target}, '$.agent') AND c.agent <> '-'",
+    "user_id": " AND c.user_id = json_extract({target}, '$.user_id')",
+    "session_id": " AND c.session_id = json_extract({target}, '$.session_id') AND c.session_id <> '-'",
 }
 
 DATED = {
@@ -92,6 +98,8 @@ DATED = {
     "updated": " AND c.updated_at < :before",
     "recorded": " AND c.recorded_at < :before",
 }
+
+SOME_DERIVED = "SELECT EXISTS (SELECT 1 FROM marks m WHERE m.request = :request AND m.direct = 0)"
 
 DERIVED = """
     SELECT m.position, 'sessions', count(*) FROM marks m JOIN sessions c ON c.rid = m.rid AND c.id = m.id

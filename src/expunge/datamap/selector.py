@@ -7,7 +7,6 @@ from the data map are put into the text; ids are always parameters (law 12).
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,16 +15,21 @@ from functools import lru_cache
 from expunge.authority.port import Statement, Tx
 from expunge.datamap.collection import Collection
 from expunge.datamap.collections import RECORDS
+from expunge.model.canonical import to_json
 from expunge.model.ids import NOBODY
 from expunge.model.scope import Scope, Target
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which parts the targets of a scope narrow: what the text of a statement depends on."""
+    """Which parts the targets of a scope narrow, and whether it has but one: what a statement's text depends on.
+
+    One target is read in place. To join it as a table of one row costs more than all else in a small statement.
+    """
 
     parts: tuple[str, ...]
     dated: bool
+    one: bool = False
 
     @property
     def reached(self) -> tuple[Collection, ...]:
@@ -35,14 +39,26 @@ class Selector:
     @classmethod
     def of(cls, scope: Scope) -> Selector:
         """The selector that serves every target of a scope."""
-        return cls(tuple(scope.targets[0].named()), scope.before is not None)
+        return cls(tuple(scope.targets[0].named()), scope.before is not None, len(scope.targets) == 1)
+
+    def joined(self, collection: Collection) -> str:
+        """The FROM of a statement over the targets ``j`` and the records ``r`` of a collection, for ``where``."""
+        return f"{collection.name} r" if self.one else f"json_each(:targets) j CROSS JOIN {collection.name} r"
+
+    def field(self, name: str) -> str:
+        """A field of the target ``j``."""
+        return f"json_extract(:targets, '$[0].{name}')" if self.one else f"json_extract(j.value, '$.{name}')"
+
+    def _row(self, part: str) -> str:
+        """A part of the record ``r``. A user is the narrowest, so no other index is offered beside theirs."""
+        return f"+r.{part}" if part != "user_id" and "user_id" in self.parts else f"r.{part}"
 
     def where(self, collection: Collection) -> str:
         """The records ``r`` of a collection that the target ``j`` selects."""
         terms = ["r.org = :org"]
-        terms += [f"r.{part} = json_extract(j.value, '$.{part}'){_somebody(part)}" for part in self.parts]
+        terms += [f"{self._row(part)} = {self.field(part)}{_somebody(part)}" for part in self.parts]
         if self.dated:
-            terms.append(f"r.{collection.time} < json_extract(j.value, '$.before')")
+            terms.append(f"r.{collection.time} < {self.field('before')}")
         return " AND ".join(terms)
 
     def within(self, collection: Collection) -> str:
@@ -50,9 +66,11 @@ class Selector:
 
         A scope lists several values of one part at most, so its targets are all the combinations of their values.
         """
+        if self.one:
+            return self.where(collection)
         terms = ["r.org = :org"]
         terms += [
-            f"r.{part} IN (SELECT json_extract(value, '$.{part}') FROM json_each(:targets)){_somebody(part)}"
+            f"{self._row(part)} IN (SELECT json_extract(value, '$.{part}') FROM json_each(:targets)){_somebody(part)}"
             for part in self.parts
         ]
         if self.dated:
@@ -67,10 +85,7 @@ def _somebody(part: str) -> str:
 
 def as_parameter(targets: Iterable[tuple[int, Target]]) -> str:
     """Targets with their positions, as the ``:targets`` parameter."""
-    return json.dumps(
-        [{"t": position, "before": target.before} | target.named() for position, target in targets],
-        ensure_ascii=False,
-    )
+    return to_json([{"t": position, "before": target.before} | target.named() for position, target in targets])
 
 
 def count_scope(tx: Tx, scope: Scope) -> dict[str, Counter[int]]:
@@ -93,6 +108,5 @@ def count_everywhere(selector: Selector) -> Statement:
         f"(SELECT count(*) FROM {collection.name} r WHERE {selector.where(collection)})"
         for collection in selector.reached
     )
-    return Statement(
-        "records.count_everywhere", f"SELECT json_extract(j.value, '$.t'), {counts} FROM json_each(:targets) j"
-    )
+    targets = "" if selector.one else " FROM json_each(:targets) j"
+    return Statement("records.count_everywhere", f"SELECT {selector.field('t')}, {counts}{targets}")

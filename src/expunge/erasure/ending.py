@@ -11,7 +11,7 @@ from expunge.erasure.fence import lower_fence
 from expunge.erasure.marking import tally_of_marks
 from expunge.erasure.opening import audit_request
 from expunge.erasure.request import COUNTED, REMOVED, Request, Status, Step, find_request, in_store, list_clear, save
-from expunge.erasure.statements import DROP_MARKS, MARKED_THERE, SOME_MARKS
+from expunge.erasure.statements import DROP_MARKS, MARKED_THERE, MARKS_LEFT, SOME_MARKS
 from expunge.model.instant import DAY, Instant
 from expunge.model.scope import Target, type_of
 from expunge.proof import Occasion, Subject, append_follow_ups, append_receipts
@@ -92,7 +92,9 @@ def _give_way(tx: Tx, other: Request, request: Request) -> None:
 
 def end_hiding(tx: Tx, request: Request) -> None:
     """Note how many records are hidden now: some may have gone by another erasure, and nobody is known for nothing."""
-    request.hidden = tally_of_marks(tx, request)
+    known = sum(counts.total() for counts in request.hidden.values())
+    if tx.rows(MARKS_LEFT, request=request.rid)[0][0] != known:  # none is added once the fence has come down
+        request.hidden = tally_of_marks(tx, request)
     if not any(counts.total() for counts in request.hidden.values()):
         request.scope = None
 

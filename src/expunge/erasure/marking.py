@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,12 +29,13 @@ from expunge.erasure.statements import (
     count_held,
     count_revived,
     find_children,
-    find_everywhere,
     find_in_scope,
     find_linked,
     find_rows,
     hide,
     hide_again,
+    hide_marked,
+    mark_in_scope,
     page_in_scope,
     settle_by_parent,
     unhide,
@@ -42,7 +43,7 @@ from expunge.erasure.statements import (
 from expunge.model.scope import Scope, Target
 
 Numbered = tuple[int, Target]
-_DIGEST_ROWS = 5000
+_PAGE = 5000
 
 
 class Mark(NamedTuple):
@@ -89,10 +90,41 @@ class Marking:
         self._selector = Selector.of(scope)
         self._values: dict[str, Any] = {"org": scope.org, "seq": fence_seq}
 
+    def mark_counted(self, counts: Mapping[str, Counter[int]]) -> Outcome:
+        """Mark all that the scope selects and what goes with it; ``counts`` is how many it selects.
+
+        Where nothing in the store is tied to anything, what was counted is what is marked, but for what a hold keeps;
+        and all versions of a key go together.
+        """
+        kinds = [collection(name) for name, count in counts.items() if count]
+        marked = {kind.name: self._mark_all(kind) for kind in kinds}
+        if self._tx.rows(HAS_TIES)[0][0]:
+            self.close_over(self.marks())
+            self.settle()
+        elif not may_revive(self._scope, counts) and all(
+            count == counts[name].total() for name, count in marked.items()
+        ):
+            directly = {name: {"direct": count.total(), "derived": 0} for name, count in counts.items()}
+            return Outcome(directly, {name: Counter(count) for name, count in counts.items()}, no_effects())
+        return self.outcome()
+
     def mark_scope(self) -> list[Mark]:
         """Mark all that the scope selects in every collection."""
-        found = self._tx.rows(find_everywhere(self._selector), targets=self._targets(), **self._values)
-        return self._mark(found, direct=True)
+        for kind in self._selector.reached:
+            self._mark_all(kind)
+        return self.marks()
+
+    def _mark_all(self, kind: Collection) -> int:
+        """Mark all that the scope selects in a collection; how many there were."""
+        values = {"request": self._request, "targets": self._targets()}
+        marked = self._tx.change(mark_in_scope(kind, self._selector), **values, **self._values)
+        if marked and self._hiding:
+            self._tx.change(hide_marked(kind), request=self._request)
+        return marked
+
+    def marks(self) -> list[Mark]:
+        """All that is marked."""
+        return [mark for page in pages_of_marks(self._tx, self._request, _PAGE) for mark in page]
 
     def mark_linked(self) -> list[Mark]:
         """Of what the scope selects, mark what has edges or children: enough where all goes in the same commit."""
@@ -191,10 +223,15 @@ class Marking:
     def digest(self) -> str:
         """A hash of the ids of all that is marked, in their order; to be keyed before anybody sees it (law 14)."""
         ids = hashlib.sha256()
-        for page in pages_of_marks(self._tx, self._request, _DIGEST_ROWS):
+        for page in pages_of_marks(self._tx, self._request, _PAGE):
             for mark in page:
                 ids.update(f"{mark.collection}\0{mark.id}\0".encode())
         return ids.hexdigest()
+
+
+def may_revive(scope: Scope, counts: Mapping[str, Counter[int]]) -> bool:
+    """Whether facts may go without all that they had ended: those of one person may be of several agents and times."""
+    return bool(counts["facts"]) and (scope.agent is not None or scope.before is not None)
 
 
 def outcome_of(tx: Tx, org: str, request: int) -> Outcome:

@@ -9,6 +9,7 @@ from expunge.authority.port import Tx
 from expunge.erasure.fence import lower_fence, raise_fence
 from expunge.erasure.marking import outcome_of, take_back_unfounded
 from expunge.erasure.order import Order
+from expunge.erasure.planning import NotAtOnce, plan_to_hide
 from expunge.erasure.request import Request, Status, Step, find_request, insert, save
 from expunge.errors import Abandoned, Refused, RunnerSuperseded
 from expunge.holds import is_wholly_held
@@ -23,10 +24,12 @@ _REOPENED_BY_MARKS = (Step.STORES, Step.PURGE, Step.CENSUS)
 """The same where the clear scope is forgotten: at the end of a restore window all is found by its mark."""
 
 
-async def open_erasure(system: System, order: Order, *, actor: str, role: str) -> Request:
+async def open_erasure(system: System, order: Order, *, actor: str, role: str, at_once: bool = False) -> Request:
     """Open an erasure: steps 1 and 2 in one commit: ledger intent, request, audit intent, and the fence (law 2).
 
-    A scope that is wholly held opens as ``blocked``, with no fence.
+    A scope that is wholly held opens as ``blocked``, with no fence. With ``at_once``, what is only hidden, and fits
+    into one commit, is hidden in this one: its intent is durable as soon as its marks are, and those can be taken
+    back. What is removed cannot, so there the intent is durable first.
 
     Raises:
         InvalidScope: ``before`` lies in the future.
@@ -70,9 +73,20 @@ async def open_erasure(system: System, order: Order, *, actor: str, role: str) -
         request.rid = insert(tx, request)
         outcome = "blocked" if request.status is Status.BLOCKED else "intent"
         audit_request(tx, request, role, outcome, now)
+        if at_once and not order.purge and order.plan_hash is None and request.status is Status.IN_PROGRESS:
+            _hide_at_once(tx, system, request)
         return request
 
     return await system.authority.run(unit)
+
+
+def _hide_at_once(tx: Tx, system: System, request: Request) -> None:
+    """What does not fit into one commit goes on in batches."""
+    try:
+        plan_to_hide(tx, request, system=system)
+    except NotAtOnce:
+        return
+    save(tx, request, was=request, now=request.updated_at)  # attempt and status are what they were inserted with
 
 
 async def resume_erasure(system: System, org: str, request_id: str, *, role: str) -> Request:

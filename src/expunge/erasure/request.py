@@ -12,6 +12,7 @@ from typing import Any
 from expunge.authority.port import Statement, Tx
 from expunge.datamap import COLLECTIONS, LINEAGE, RECORDS, Act
 from expunge.errors import RunnerSuperseded, UnknownRequest
+from expunge.model.canonical import to_json
 from expunge.model.ids import shown
 from expunge.model.instant import DAY, Instant
 from expunge.model.scope import Scope, type_of
@@ -324,7 +325,7 @@ def _as_values(request: Request, names: Sequence[str] = _NAMES) -> dict[str, Any
     values["scope"] = None if request.scope is None else request.scope.as_json()
     for name in _JSON:
         if values.get(name) is not None:
-            values[name] = json.dumps(values[name], ensure_ascii=False)
+            values[name] = to_json(values[name])
     return values
 
 

@@ -4,13 +4,14 @@ Every commit does one thing and writes the request row back under its attempt, s
 on from, and a runner that was taken over cannot commit any more. A scope of up to one batch, of which nothing lies
 outside the authority, takes open and fence in one commit, plan to purge in a second; then one more to forget after the
 census, and one to sign after the bytes have been reclaimed, so that what a receipt says of them is known when it is
-signed. An erasure that hides ends with its census; at the end of its restore window it goes on with the stores.
+signed. An erasure that hides takes open to lower in one commit (``opening.py``) and ends with its census in a second;
+at the end of its restore window it goes on with the stores.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -18,11 +19,10 @@ from expunge.authority.port import Tx
 from expunge.datamap import RECORDS, Collection
 from expunge.datamap.selector import count_scope
 from expunge.erasure.ending import complete, end_hiding, fail, follow_up, forget, refuse_plan, what_is_left
-from expunge.erasure.fence import lower_fence
 from expunge.erasure.marking import (
     Mark,
-    Marking,
     Numbered,
+    may_revive,
     packs,
     page_of_marks,
     pages_of_marks,
@@ -31,13 +31,12 @@ from expunge.erasure.marking import (
 )
 from expunge.erasure.opening import audit_request
 from expunge.erasure.outside import count_outside, holds_any, reclaim_outside, remove_outside
-from expunge.erasure.plan import Binding, difference, plan_hash
+from expunge.erasure.planning import NotAtOnce, PlanDiffers, bind, lower, marking_of, note_marks, plan_to_hide
 from expunge.erasure.purging import others_may_mark, purge_marked, purge_scope
 from expunge.erasure.rebuild import queue_rebuilds
 from expunge.erasure.recount import count_inside
 from expunge.erasure.request import Counts, Request, Status, Step, save
 from expunge.errors import EnvironmentFault, ErasureInterrupted, PlanChanged, StoreFault
-from expunge.model.scope import Scope
 from expunge.system import System
 
 T = TypeVar("T")
@@ -47,14 +46,6 @@ Progress = Callable[[str, int, int], None]
 
 def silent(_step: str, _done: int, _of: int) -> None:
     """Progress that nobody watches."""
-
-
-class _NotAtOnce(Exception):
-    """The scope does not fit into one commit: it is too large, or some of it lies outside the authority."""
-
-
-class _PlanDiffers(Exception):
-    """What would go is not what the request was bound to."""
 
 
 class Saga:
@@ -123,34 +114,27 @@ class Saga:
         if self._request.purge and await holds_any(self._system, self._request):
             return False
         try:
-            await self._commit(self._plan_to_purge if self._request.purge else self._plan_to_hide)
-        except _NotAtOnce:
+            await self._commit(
+                self._plan_to_purge if self._request.purge else partial(plan_to_hide, system=self._system)
+            )
+        except NotAtOnce:
             return False
-        except _PlanDiffers as fault:
+        except PlanDiffers as fault:
             await self._refuse(str(fault))
         self._progress(Step.PURGE if self._request.purge else Step.MARK, 1, 1)
         return True
-
-    def _plan_to_hide(self, tx: Tx, request: Request) -> None:
-        if sum(count.total() for count in count_scope(tx, request.clear_scope).values()) > self._size:
-            raise _NotAtOnce
-        marking = _marking(tx, request, hiding=True)
-        marking.close_over(marking.mark_scope())
-        self._note_marks(request, marking)
-        queue_rebuilds(tx, request, self._system.clock.now())
-        self._lower(tx, request)
 
     def _plan_to_purge(self, tx: Tx, request: Request) -> None:
         """Where nobody asks for the ids, what is in scope is found by whose it is, and only what has ties is marked."""
         counts = count_scope(tx, request.clear_scope)
         if sum(count.total() for count in counts.values()) > self._size:
-            raise _NotAtOnce
-        by_id = request.exact or others_may_mark(tx, request) or _may_revive(request.clear_scope, counts)
-        marking = _marking(tx, request, hiding=False)
+            raise NotAtOnce
+        by_id = request.exact or others_may_mark(tx, request) or may_revive(request.clear_scope, counts)
+        marking = marking_of(tx, request, hiding=False)
         marked = marking.mark_scope() if by_id else marking.mark_linked()
         marking.close_over(marked)
         if any(counts[kind.name] for kind in RECORDS if kind.body_in) or marking.has_bodies():
-            raise _NotAtOnce
+            raise NotAtOnce
         planned: Counter[str] = Counter()
         if marked:  # without an edge nothing outside the scope is touched, and all versions of a key go together
             marking.settle()
@@ -159,38 +143,17 @@ class Saga:
             queue_rebuilds(tx, request, self._system.clock.now())
             planned.update(outcome.totals if by_id else outcome.derived)
         request.done(Step.MARK)
-        self._lower(tx, request)
+        lower(tx, request)
         if not by_id:
             purge_scope(tx, request, counts, marked)
             planned.update({name: count.total() for name, count in request.removed.items()})
             request.effects["revived"] = marking.revived() if marked else Counter()  # what was not marked is gone now
         for page in list(pages_of_marks(tx, request.rid, self._size)) if marked else []:
             purge_marked(tx, request, page)
-        self._bind(request, planned, marking)
+        bind(request, planned, marking, self._system)
         request.found = any(count.total() for count in request.removed.values())
         request.done(Step.STORES)  # before this commit they were asked, and held nothing
         request.done(Step.PURGE)
-
-    def _bind(self, request: Request, totals: Mapping[str, int], marking: Marking) -> None:
-        """Give the request its plan hash, and hold it to the one that it is bound to. A resume keeps it."""
-        if request.plan_hash is not None:
-            return
-        key = self._system.keys.pseudonym_key(request.key_id)
-        ids = key.pseudonym(request.org, "plan", marking.digest()) if request.exact else None
-        binding = Binding(
-            org=request.org,
-            subjects=request.subjects,
-            key_id=request.key_id,
-            before=request.before,
-            purge=request.purge,
-            external=request.external,
-            ids=ids,
-        )
-        request.plan_hash = plan_hash(binding, totals)
-        request.done(Step.PLAN)
-        reason = None if request.bound_plan is None else difference(request.bound_plan, request.plan_hash)
-        if reason is not None:
-            raise _PlanDiffers(reason)
 
     async def _refuse(self, reason: str) -> NoReturn:
         """The plan has changed: what was marked is served again, and the fence comes down."""
@@ -203,7 +166,7 @@ class Saga:
         if Step.MARK not in self._request.steps_completed:
             await self._mark_in_batches()
         if Step.LOWER not in self._request.steps_completed:
-            await self._commit(self._lower)
+            await self._commit(lower)
         if self._request.purge and Step.STORES not in self._request.steps_completed:
             await self._empty_stores()
         going_on = self._request.status is Status.IN_PROGRESS
@@ -225,7 +188,7 @@ class Saga:
         await self._close()
         try:
             await self._commit(self._end_marking)
-        except _PlanDiffers as fault:
+        except PlanDiffers as fault:
             await self._refuse(str(fault))
 
     async def _mark_large_target(self, kind: Collection, target: Numbered) -> None:
@@ -246,29 +209,11 @@ class Saga:
 
     def _end_marking(self, tx: Tx, request: Request) -> None:
         request.current_step = Step.MARK
-        marking = _marking(tx, request, hiding=True)
+        marking = marking_of(tx, request, hiding=True)
         marking.hide_again()
         take_back_unfounded(tx, request)
-        self._note_marks(request, marking)
+        note_marks(request, marking, self._system)
         queue_rebuilds(tx, request, self._system.clock.now())
-
-    def _note_marks(self, request: Request, marking: Marking) -> None:
-        """Note what is marked. A resume of a purge finds only what is left: there the first answer stands."""
-        marking.settle()
-        if not (request.purge and request.found):
-            outcome = marking.outcome()
-            request.effects = outcome.effects
-            request.found = any(outcome.totals.values())
-            request.hidden = {} if request.purge else outcome.tally
-            self._bind(request, outcome.totals, marking)
-        request.done(Step.MARK)
-
-    def _lower(self, tx: Tx, request: Request) -> None:
-        """Users and sessions may be written to again from here on; a wider scope when the erasure has ended."""
-        request.current_step = Step.LOWER
-        if request.lowers_early:
-            lower_fence(tx, request)
-        request.done(Step.LOWER)
 
     async def _empty_stores(self) -> None:
         """The bodies go before the rows that name them; a store that does not do it ends the run as failed."""
@@ -366,27 +311,18 @@ def _take_back_page(tx: Tx, request: Request, *, size: int) -> bool:
     return take_back(tx, request, size)
 
 
-def _may_revive(scope: Scope, counts: Mapping[str, Counter[int]]) -> bool:
-    """Whether facts may go without all that they had ended: those of one person may be of several agents and times."""
-    return bool(counts["facts"]) and (scope.agent is not None or scope.before is not None)
-
-
-def _marking(tx: Tx, request: Request, *, hiding: bool) -> Marking:
-    return Marking(tx, request.rid, request.clear_scope, request.fence_seq or 0, hiding=hiding)
-
-
 def _mark_pack(kind: Collection, pack: Sequence[Numbered], tx: Tx, request: Request) -> None:
     request.current_step = Step.MARK
-    _marking(tx, request, hiding=True).mark_targets(kind, pack)
+    marking_of(tx, request, hiding=True).mark_targets(kind, pack)
 
 
 def _mark_page(kind: Collection, target: Numbered, after: int, tx: Tx, request: Request, *, size: int) -> int:
     request.current_step = Step.MARK
-    return _marking(tx, request, hiding=True).mark_page(kind, target, after, size)
+    return marking_of(tx, request, hiding=True).mark_page(kind, target, after, size)
 
 
 def _mark_derived(ids: Sequence[str], tx: Tx, request: Request) -> list[str]:
-    return [mark.id for mark in _marking(tx, request, hiding=True).mark_derived(ids)]
+    return [mark.id for mark in marking_of(tx, request, hiding=True).mark_derived(ids)]
 
 
 def _purge_page(after: tuple[str, str], size: int, tx: Tx, request: Request) -> list[Mark]:

@@ -18,28 +18,36 @@ def _ref(collection: Collection) -> str:
     return f"r.{collection.body_in}" if collection.body_in else "NULL"
 
 
+def _in_scope(collection: Collection, selector: Selector) -> str:
+    return f"""FROM {selector.joined(collection)}
+        WHERE {selector.where(collection)} AND r.seq < :seq AND {not_held(collection.name)}"""
+
+
 @lru_cache
 def find_in_scope(collection: Collection, selector: Selector) -> Statement:
     """Rows ``(collection, id, rid, position, ref)`` of the records in scope, older than ``:seq`` and not held."""
     return Statement(
         f"{collection.name}.find_in_scope",
-        f"""SELECT '{collection.name}', r.id, r.rid, json_extract(j.value, '$.t'), {_ref(collection)}
-        FROM json_each(:targets) j
-        CROSS JOIN {collection.name} r
-        WHERE {selector.where(collection)} AND r.seq < :seq AND {not_held(collection.name)}""",
+        f"""SELECT '{collection.name}', r.id, r.rid, {selector.field("t")}, {_ref(collection)}
+        {_in_scope(collection, selector)}""",
     )
 
 
 @lru_cache
-def find_everywhere(selector: Selector) -> Statement:
-    """As ``find_in_scope`` for every collection."""
-    texts = (find_in_scope(collection, selector).text for collection in selector.reached)
-    return Statement("records.find_everywhere", " UNION ALL ".join(texts))
+def mark_in_scope(collection: Collection, selector: Selector) -> Statement:
+    """Mark what ``find_in_scope`` finds: a scope of one batch is not taken out of the store and back, row by row."""
+    position = 0 if selector.one else selector.field("t")
+    return Statement(
+        f"{collection.name}.mark_in_scope",
+        f"""INSERT OR IGNORE INTO marks (request, org, collection, id, rid, position, ref, direct)
+        SELECT :request, :org, '{collection.name}', r.id, r.rid, {position}, {_ref(collection)}, 1
+        {_in_scope(collection, selector)}""",
+    )
 
 
 @lru_cache
 def find_linked(selector: Selector) -> Statement:
-    """As ``find_everywhere``, but only what has an edge or a child: what the closure and the census need by id."""
+    """As ``find_in_scope`` everywhere, but only what has an edge or a child: what closure and census need by id."""
     return Statement("records.find_linked", " UNION ALL ".join(_linked(kind, selector) for kind in selector.reached))
 
 
@@ -70,7 +78,7 @@ def count_by_identity(collection: Collection, selector: Selector) -> Statement:
     """How many records belong to the scope and are not marked: what stays where a scope goes by lineage alone."""
     return Statement(
         f"{collection.name}.count_by_identity",
-        f"""SELECT count(*) FROM json_each(:targets) j CROSS JOIN {collection.name} r
+        f"""SELECT count(*) FROM {selector.joined(collection)}
         WHERE {selector.where(collection)} AND NOT EXISTS (
             SELECT 1 FROM marks m WHERE m.request = :request AND m.collection = '{collection.name}' AND m.id = r.id)""",
     )
@@ -102,6 +110,17 @@ def hide(collection: Collection) -> Statement:
         f"{collection.name}.hide",
         f"""UPDATE {collection.name} AS r SET marked = 1
         WHERE r.rid IN (SELECT value FROM json_each(:rids)) AND {not_held(collection.name)}""",
+    )
+
+
+@lru_cache
+def hide_marked(collection: Collection) -> Statement:
+    """As ``hide`` for all that a request marks, where that is one batch."""
+    return Statement(
+        f"{collection.name}.hide_marked",
+        f"""UPDATE {collection.name} AS r SET marked = 1
+        WHERE r.rid IN (SELECT rid FROM marks WHERE request = :request AND collection = '{collection.name}')
+        AND r.marked = 0 AND {not_held(collection.name)}""",
     )
 
 
@@ -293,6 +312,7 @@ MARKED_THERE = Statement(
 )
 """Whether anything that a request marks is still there."""
 SOME_MARKS = Statement("marks.some", "SELECT EXISTS (SELECT 1 FROM marks WHERE request = :request)")
+MARKS_LEFT = Statement("marks.left", "SELECT count(*) FROM marks WHERE request = :request")
 DROP_MARKS = Statement("marks.drop", "DELETE FROM marks WHERE request = :request")
 COUNT_MARKS = Statement(
     "marks.count",

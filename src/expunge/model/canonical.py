@@ -28,6 +28,11 @@ def canonical_plain(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
+def to_json(value: Any) -> str:
+    """JSON for our own columns and parameters; whole numbers may be names. It is read back as JSON, never compared."""
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
 def digest(data: bytes) -> str:
     """SHA-256 of some bytes, as ``sha256:`` and 64 hexadecimal digits."""
     return "sha256:" + hashlib.sha256(data).hexdigest()

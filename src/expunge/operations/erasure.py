@@ -67,7 +67,7 @@ async def request(system: System, call: Call, given: RequestInput) -> Answer | P
     if order.plan_hash is not None:
         await erasure.preview(system, order)  # what has changed already is refused before anything is written
     role = call.actor.role.name.lower()
-    opened = await erasure.open_erasure(system, order, actor=call.actor.id, role=role)
+    opened = await erasure.open_erasure(system, order, actor=call.actor.id, role=role, at_once=True)
     return await _run(system, call, opened)
 
 
@@ -293,6 +293,7 @@ async def receipts(system: System, _call: Call, given: OneInput) -> ReceiptsOutp
 
 
 async def _answer(system: System, found: Request, signed: list[dict[str, Any]] | None = None) -> Answer:
+    now_signed = signed is not None  # then what is hidden has been counted in the same commit
     if signed is None:
         signed = []
         if found.status is Status.COMPLETED:
@@ -300,7 +301,7 @@ async def _answer(system: System, found: Request, signed: list[dict[str, Any]] |
             signed = [json.loads(body) for body in bodies]
     counted = None if found.census is None else erasure.summed(found.census, system.authority.name)
     hidden = found.totals(found.hidden)
-    if found.hides:
+    if found.hides and not now_signed:
         hidden = await system.authority.read(lambda tx: erasure.count_hidden(tx, found))
     return Answer(
         request_id=found.id,
