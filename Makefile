@@ -12,7 +12,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Twice quiet: only errors. Once leaves a warning for each package wherever an index of the machine lacks it.
 PIP    := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-input
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # In CI a skipped test is a failed one: nothing there may be left out unseen.
 ifneq ($(strip $(CI)),)

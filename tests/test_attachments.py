@@ -9,7 +9,6 @@ import os
 import socket
 import stat
 import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -29,9 +28,9 @@ from expunge.stores.folder import FolderStore
 from expunge.stores.recording import Recording
 from tests.crash.kit import watched
 from tests.house import without_rights
+from tests.shell import Shell
 from tests.support import dump, episode, event, files_of, ids, memory, purge_order
 
-EXPUNGE = Path(sys.executable).with_name("expunge")
 LIMIT = 3 * 1024 * 1024
 LARGE = b"0123456789abcdef" * (LIMIT // 16)
 HOSTILE_NAMES = (
@@ -576,12 +575,10 @@ async def test_a_put_that_is_cancelled_in_its_commit(settings: Settings, given: 
 def test_load_reads_files_beside_its_own(tmp_path: Path, given: Given) -> None:
     """`load FILE`: paths are relative to the file's folder, wherever the command runs; a bad one makes no database."""
     given.write("files/a.txt", b"from the command line")
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
 
     def load(name: str, *records: dict[str, Any]) -> subprocess.CompletedProcess[bytes]:
         (given.folder / name).write_text("".join(json.dumps(record) + "\n" for record in records))
-        words = ["load", f"given/{name}", "--json"]
-        return subprocess.run([EXPUNGE, *words], cwd=tmp_path, env=environ, capture_output=True, check=False)
+        return Shell(tmp_path).call("load", f"given/{name}", "--json")
 
     bad = load("bad.jsonl", told("e", "files/a.txt"), told("f", "../secret.txt"))
     assert (bad.returncode, bad.stdout) == (2, b"")

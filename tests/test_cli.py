@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +13,9 @@ import pytest
 from expunge.cli.app import app
 from expunge.errors import SettingsError
 from expunge.settings import Settings
+from tests.crash.kit import copied
+from tests.shell import EXPUNGE, Shell, environ_of
 from tests.support import digests, episode, one_of_each
-
-EXPUNGE = Path(sys.executable).with_name("expunge")
-
-
-class Shell:
-    """The command in a folder of its own, with a bare environment."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def run(
-        self, *words: str | bytes, stdin: bytes = b"", exits: int = 0, **environ: str
-    ) -> subprocess.CompletedProcess[bytes]:
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder)} | environ
-        done = subprocess.run(
-            [EXPUNGE, *words], cwd=self.folder, env=env, input=stdin, capture_output=True, check=False
-        )
-        assert done.returncode == exits, (words, done.stdout, done.stderr)
-        assert b"Traceback" not in done.stderr
-        return done
-
-    def json(self, *words: str, exits: int = 0, stdin: bytes = b"") -> Any:
-        return json.loads(self.run(*words, "--json", exits=exits, stdin=stdin).stdout)
-
-    def error(self, *words: str | bytes, exits: int, stdin: bytes = b"", **environ: str) -> Any:
-        done = self.run(*words, "--json", exits=exits, stdin=stdin, **environ)
-        assert done.stdout == b""
-        return json.loads(done.stderr.splitlines()[-1])["detail"]
 
 
 def lines(*records: dict[str, Any]) -> bytes:
@@ -54,10 +27,27 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-@pytest.fixture
-def loaded(shell: Shell) -> Shell:
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that every loaded shell has a copy of."""
+    shell = Shell(tmp_path_factory.mktemp("loaded"))
     shell.run("load", "-", stdin=lines(*one_of_each("ann", "a"), *one_of_each("bob", "b")))
-    return shell
+    return shell.folder
+
+
+@pytest.fixture
+def loaded(prepared: Path, tmp_path: Path) -> Shell:
+    return Shell(copied(prepared, tmp_path))
+
+
+def test_the_installed_command(tmp_path: Path) -> None:
+    """The command as it is installed, started afresh each time: words, standard input, answers, errors, exit codes."""
+    shell = Shell(tmp_path, installed=True)
+    assert shell.json("load", "-", stdin=lines(episode("e", "jürgen"), episode("f", "bob")))["loaded"] == 2
+    answer = shell.json("erase", "--user", "jürgen", "--purge", "--yes")
+    assert (answer["status"], answer["removed"]["episodes"]) == ("completed", 1)
+    shell.run("verify", "-", stdin=shell.run("receipt", answer["request_id"]).stdout)
+    assert shell.error("profile", b"\xff\xfe", exits=2)["code"] == "INVALID_ID"
 
 
 def test_the_main_job(loaded: Shell) -> None:
@@ -298,13 +288,20 @@ def test_every_command_is_documented() -> None:
 
 @pytest.mark.parametrize("words", [("erasures",), ("profile", "bob"), ("data-map",), ("demo",)])
 def test_a_full_or_closed_stdout_is_no_traceback(loaded: Shell, words: tuple[str, ...]) -> None:
-    """Exit codes: the machine (4) when an answer cannot be written, and quiet when the reader has gone."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(loaded.folder)}
-    for redirect, expected in ((">/dev/full", {4}), (">&-", {0, 4}), ("| true", {0, 1})):
-        command = f"'{EXPUNGE}' {' '.join(words)} {redirect}"
-        done = subprocess.run(["/bin/sh", "-c", command], cwd=loaded.folder, env=env, capture_output=True, check=False)
-        assert b"Traceback" not in done.stderr, (redirect, done.stderr)
-        assert done.returncode in expected, (redirect, done.stderr)
+    """Exit codes: the machine (4) when an answer cannot be written, and 1, quietly, when the reader has gone."""
+    with Path("/dev/full").open("wb") as full:
+        assert loaded.call(*words, stdout=full.fileno()).returncode == 4
+    reading, writing = os.pipe()
+    os.close(reading)
+    gone = loaded.call(*words, stdout=writing)
+    os.close(writing)
+    assert (gone.returncode, gone.stderr) == (1, b"")
+    # Closed is what an interpreter finds at its start: this needs one of its own.
+    command = f"'{EXPUNGE}' {' '.join(words)} >&-"
+    env = environ_of(loaded.folder)
+    done = subprocess.run(["/bin/sh", "-c", command], cwd=loaded.folder, env=env, capture_output=True, check=False)
+    assert b"Traceback" not in done.stderr, done.stderr
+    assert done.returncode in {0, 4}, done.stderr
 
 
 def test_output_goes_through_links_and_pipes(loaded: Shell) -> None:
@@ -325,10 +322,6 @@ def test_names_that_the_machine_cannot_use(loaded: Shell) -> None:
     """Bad input: no traceback, and no password in a message."""
     for name in (b"\xff.db", b"x" * 300, b"y" * 300 + b"/x.db"):
         for command in ("profile", "load"):
-            done = subprocess.run(
-                [EXPUNGE, command, "x", b"--db", name], cwd=loaded.folder, capture_output=True, check=False
-            )
-            assert b"Traceback" not in done.stderr, done.stderr
-            assert done.returncode in {2, 4}
+            assert loaded.call(command, "x", b"--db", name).returncode in {2, 4}
     detail = loaded.error("profile", "x", "--db", "mysql://u:SECRETPW@h/x", exits=2)
     assert "SECRETPW" not in str(detail)

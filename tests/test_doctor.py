@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -28,9 +26,8 @@ from expunge.stores.folder import FolderStore
 from expunge.stores.recording import Recording
 from tests.crash.kit import control
 from tests.house import ANN, BOB, WINDOW_S, hold, told, without_rights, write_files
+from tests.shell import Shell
 from tests.support import digests, dump, episode, purge_order
-
-EXPUNGE = Path(sys.executable).with_name("expunge")
 
 
 async def examined(expunge: Expunge) -> DoctorOutput:
@@ -355,10 +352,9 @@ async def test_findings_name_no_person(expunge: Expunge, clock: ManualClock) -> 
 
 def test_the_command(tmp_path: Path) -> None:
     """`doctor`: exit 0 when all is as it has to be, 1 when not; words for people, `--json` for programs."""
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
 
     def doctor(*words: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run([EXPUNGE, "doctor", *words], cwd=tmp_path, env=environ, capture_output=True, check=False)
+        return Shell(tmp_path).call("doctor", *words)
 
     missing = doctor("--json")
     assert (missing.returncode, json.loads(missing.stderr)["detail"]["code"]) == (4, "DATABASE_MISSING")

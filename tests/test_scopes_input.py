@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,9 +15,8 @@ from expunge.cli.app import app
 from expunge.errors import ExpungeError, InputError, InvalidId, InvalidInstant, InvalidScope
 from expunge.model.instant import ManualClock
 from tests.scopes_support import NOW, served_episodes, state
+from tests.shell import Shell
 from tests.support import AT, dump, episode, ids
-
-COMMAND = Path(sys.executable).with_name("expunge")
 
 
 @pytest.fixture
@@ -271,9 +267,7 @@ async def test_a_date_is_strict_and_may_be_this_moment(in_memory: Expunge) -> No
 
 def run(folder: Path, *words: str, exits: int = 0) -> Any:
     """What the command says as JSON; or its error, when it is to end otherwise than with 0."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder)}
-    done = subprocess.run([COMMAND, *words, "--json"], cwd=folder, env=env, capture_output=True, check=False)
-    assert done.returncode == exits, (words, done.stdout, done.stderr)
+    done = Shell(folder).run(*words, "--json", exits=exits)
     return json.loads(done.stderr)["detail"] if exits else json.loads(done.stdout)
 
 
