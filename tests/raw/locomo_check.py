@@ -60,7 +60,7 @@ CONTENT = {
     "answers": ("question", "answer", "asked", "expires_at"),
     "jobs": ("deriver", "key", "status", "attempts", "due_at", "claimed_until", "failure"),
 }  # fmt: skip
-DEFAULTS = {
+DEFAULTS: dict[str, Row] = {
     "sessions": {"status": "open"},
     "episodes": {"status": "completed"},
     "memories": {"state": "live", "on_expire": "tombstone"},
@@ -121,7 +121,7 @@ def stored(record: Row) -> Row:
     created = record["created_at"]
     for name in TIMES:
         row[name] = record.get(name, created)
-    usual: Row = dict.fromkeys(("occurred_at", "due_at"), created) | DEFAULTS.get(record["collection"], {})
+    usual: Row = {"occurred_at": created, "due_at": created} | DEFAULTS.get(record["collection"], {})
     for name in CONTENT[record["collection"]]:
         row[name] = record.get(name, usual.get(name))
     for name in JSON & row.keys():

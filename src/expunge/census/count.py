@@ -17,6 +17,7 @@ from expunge.census.sql import (
     EDGES,
     IDENTITY,
     LIVE_SUBJECTS,
+    MARKED_ENTRIES,
     NAMED_BODIES,
     ONE_BY_IDENTITY,
     OUTLIVE_A_SESSION,
@@ -33,6 +34,7 @@ _LIVE = " AND c.marked = 0"
 _DERIVED = {live: Statement("census.derived", DERIVED.format(live=_LIVE if live else "")) for live in (False, True)}
 _SOME_DERIVED = Statement("census.some_derived", SOME_DERIVED)
 _EDGES = Statement("census.edges", EDGES)
+_ENTRIES = Statement("census.marked_entries", MARKED_ENTRIES)
 _SEARCH = Statement("census.search", SEARCH)
 
 
@@ -63,6 +65,8 @@ def _add_marked(tx: Tx, question: Question, counts: list[dict[str, int]]) -> Non
     values = {"org": question.org, "request": question.request, "seq": question.seq}
     derived = tx.rows(_SOME_DERIVED, request=question.request)[0][0]
     for position, name, left in tx.rows(_DERIVED[question.live], request=question.request) if derived else ():
+        counts[position][name] += left
+    for position, name, left in [] if question.live or not derived else tx.rows(_ENTRIES, request=question.request):
         counts[position][name] += left
     for position, name, left in [] if question.live else tx.rows(_EDGES, **values):
         counts[position][name] += left

@@ -75,6 +75,16 @@ VECTORS = f"""
     WHERE c.org = :org{{identity}}{_ORPHAN.format(number="c.record")} GROUP BY t.key
 """
 """Vectors that outlived their record."""
+_NUMBER = """m.rid * 8 + CASE m.collection
+    WHEN 'episodes' THEN 1 WHEN 'memories' THEN 2 WHEN 'facts' THEN 3 WHEN 'chunks' THEN 4 END"""
+MARKED_ENTRIES = f"""
+    SELECT m.position, 'search', count(*) FROM marks m CROSS JOIN search c ON c.rowid = {_NUMBER}
+    WHERE m.request = :request AND m.direct = 0{_ORPHAN.format(number="c.rowid")} GROUP BY m.position
+    UNION ALL
+    SELECT m.position, 'vectors', count(*) FROM marks m CROSS JOIN vectors c ON c.record = {_NUMBER}
+    WHERE m.request = :request AND m.direct = 0{_ORPHAN.format(number="c.record")} GROUP BY m.position
+"""
+"""The same of what was derived: its entry belongs to whom it belongs to, and maybe to nobody."""
 
 ALL_BY_IDENTITY = "SELECT t.key, {counts} FROM json_each(:targets) t"
 """One row for each target: its number, and each count of ``BY_IDENTITY`` as a sub-select."""
