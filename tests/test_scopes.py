@@ -158,7 +158,9 @@ def check_numbers(answer: Any, told: Expected, scope: Scope, *, purge: bool) -> 
     objects = told.count(told.gone)["attachments"] if purge else 0
     assert answer.removed == removed | ({"objects.attachments": objects} if objects else {})
     assert answer.hidden == hidden
-    assert answer.census == dict.fromkeys(HERE | ({"objects.attachments", "originals.documents"} if purge else set()), 0)
+    assert answer.census == dict.fromkeys(
+        HERE | ({"objects.attachments", "originals.documents"} if purge else set()), 0
+    )
     assert len(answer.receipts) == len(scope.targets)
     for place, receipt in enumerate(answer.receipts):
         counted = {name: count for name, count in receipt["removed"].items() if "." not in name}

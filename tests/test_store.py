@@ -18,7 +18,7 @@ from expunge import Expunge, Settings
 from expunge.authority.port import Statement, Tx
 from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.authority.sqlite.pages import without_stale_middle
-from expunge.census.count import _DERIVED, _EDGES, _identity_statement
+from expunge.census.count import _DERIVED, _EDGES, _SOME_DERIVED, _identity_statement
 from expunge.datamap import RECORDS
 from expunge.datamap.selector import Selector, count_everywhere
 from expunge.erasure import statements as saga
@@ -212,9 +212,9 @@ PLANNED: list[Statement] = [
     *(saga.count_revived(kind) for kind in RECORDS if kind.versioned_by),
     *(memory_statements.newest_versions(kind) for kind in RECORDS if kind.versioned_by),
     *(memory_statements.fetch(kind) for kind in RECORDS),
-    saga.DERIVED_OF, saga.DETACHED, saga.CUT_FROM_DERIVED, saga.CUT_FROM_SOURCE, saga.PAGE_OF_MARKS, saga.DROP_MARKS,
+    saga.DERIVED_OF, saga.DETACHED, saga.CUT_FROM_DERIVED, saga.CUT_FROM_SOURCE, saga.PAGE_OF_MARKS, saga.DROP_MARKS, saga.MARKS_LEFT,
     saga.COUNT_MARKS, saga.SETTLE_BY_EDGE, memory_statements.MARKED, memory_statements.LOCATE, memory_statements.EDGES_OF,
-    *_DERIVED.values(), _EDGES,
+    *_DERIVED.values(), _SOME_DERIVED, _EDGES,
     *(_identity_statement((part,), dated=dated, live=live, one=one) for part in PARTS for dated in (False, True) for live in (False, True) for one in (False, True)),
 ]  # fmt: skip
 
