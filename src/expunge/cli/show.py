@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from expunge.cli.output import err, out, plain, print_counts
+from expunge.datamap.collections import SEARCH, VECTORS
 from expunge.errors import ExpungeError
 from expunge.operations.doctor import DoctorOutput
 from expunge.operations.erasure import Answer, CensusOutput, DueOutput, ListOutput, PreviewOutput, RestoreOutput
@@ -122,9 +123,13 @@ def answer(found: Answer) -> None:
         console.print(f"to go on: expunge resume {found.request_id}")
 
 
+_ALONG = {SEARCH.name, VECTORS.name}
+
+
 def _counts_of(found: Answer) -> None:
     if found.census is not None:
-        census = {_short(name): count for name, count in found.census.items()}
+        # Entries and vectors go with their records, and nobody counts them; what outlived them is shown.
+        census = {_short(name): count for name, count in found.census.items() if count or _short(name) not in _ALONG}
         (went, mine), stays = ("removed", found.removed), "left"
         if not found.purge:
             (went, mine), stays = ("hidden", found.hidden), "served"
