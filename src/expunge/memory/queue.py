@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ from expunge.memory.rows import Setting, set_rows
 from expunge.memory.said import said
 from expunge.memory.versions import Work
 from expunge.model.instant import from_datetime, to_datetime, to_text
+from expunge.model.waiting import answer_within
 from expunge.system import System
 
 _GRACE_S = 240
@@ -73,17 +73,12 @@ async def _run(system: System, job: Job, deriver: Deriver) -> None:
 
 
 async def _derive(system: System, job: Job, deriver: Deriver, sources: Sequence[Source]) -> Sequence[Draft]:
-    thinking = asyncio.ensure_future(deriver(sources))
     try:
-        await asyncio.wait({thinking}, timeout=system.settings.derive_timeout_s)
-        # One that takes no notice of being cancelled is not waited for.
-        drafts = list(thinking.result()) if thinking.done() else None
+        drafts = list(await answer_within(system.settings.derive_timeout_s, deriver(sources)))
+    except TimeoutError:
+        raise DerivationFailed(f"deriver {job.deriver} did not answer in time") from None
     except Exception as fault:  # whatever a deriver raises is its own: the next job goes on
         raise DerivationFailed(f"deriver {job.deriver} failed with {type(fault).__name__}") from fault
-    finally:
-        thinking.cancel()
-    if drafts is None:
-        raise DerivationFailed(f"deriver {job.deriver} did not answer in time")
     if not all(isinstance(item, FactDraft | MemoryDraft) for item in drafts):
         raise DerivationFailed(f"deriver {job.deriver} answered something else than drafts")
     return drafts
