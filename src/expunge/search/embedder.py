@@ -136,7 +136,7 @@ async def embed(embedder: Embedder, texts: Sequence[str], timeout_s: float) -> V
 async def _some(embedder: Embedder, texts: Sequence[str], timeout_s: float) -> Vectors:
     name = embedder.name
     try:
-        if isinstance(embedder, HashingEmbedder):  # ours does not hang
+        if type(embedder) is HashingEmbedder:  # ours does not hang
             answer: Any = await embedder.embed(texts)
         else:
             answer = await answer_within(timeout_s, embedder.embed(texts))
