@@ -79,6 +79,8 @@ class Memory(Derived, Chat, Knowledge):
         its episodes, with what was made from any of them and retires, and with facts that were made
         from them alone; other facts, and blocks, stay.
 
+        What it queued to be made afresh is made with the next write that wakes the queue, or by ``drain``.
+
         Raises:
             InvalidScope: neither a user nor a session was named.
             ForgetFailed: the erasure did not complete; it says how it stands, and can be resumed.
@@ -98,5 +100,4 @@ class Memory(Derived, Chat, Knowledge):
                 f"erasure {answer.request_id} is {answer.status}: {answer.failure_reason or 'held'}",
                 request_id=answer.request_id,
             )
-        self._wake()  # what was made from it among others is made afresh
         return Forgotten.of(answer)

@@ -88,10 +88,10 @@ def end_job(tx: Tx, job: Job) -> None:
         tx.change(_CUT, id=job.id, org=job.identity.org)
 
 
-def fail_job(tx: Tx, job: Job, reason: str, now: Instant) -> None:
+def fail_job(tx: Tx, job: Job, reason: str, now: Instant, *, at_once: bool = False) -> None:
     """Let a job wait for its next attempt, or give it up. The reason names a kind of error, and nothing it read."""
     given_up = job.attempts >= MOST_ATTEMPTS
-    due = now + _FIRST_PAUSE * 4 ** (job.attempts - 1)
+    due = now if at_once else now + _FIRST_PAUSE * 4 ** (job.attempts - 1)
     tx.change(
         _FAIL, rid=job.rid, attempts=job.attempts, status="failed" if given_up else "waiting", due=due, reason=reason
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from expunge.authority.port import Tx
 from expunge.datamap import FACTS, MEMORIES
-from expunge.errors import DerivationFailed, EnvironmentFault, ExpungeError
+from expunge.errors import DerivationFailed, EnvironmentFault, ErasedSince, ExpungeError, InvalidRecords
 from expunge.memory.derivers import Deriver, Draft, FactDraft, MemoryDraft, Source
 from expunge.memory.drafts import draft
 from expunge.memory.jobs import Job, end_job, fail_job, read_sources, take_job
@@ -38,7 +38,9 @@ async def run_next(system: System, org: str, derivers: Mapping[str, Deriver]) ->
         raise  # the machine gave out, not the job: it is taken again when its lease ends
     except ExpungeError as fault:
         reason = fault.code
-        await system.authority.run(lambda tx: fail_job(tx, job, reason, system.clock.now()))
+        # Some of what it read was erased meanwhile: what is left can be read at once.
+        again = isinstance(fault, ErasedSince | InvalidRecords)
+        await system.authority.run(lambda tx: fail_job(tx, job, reason, system.clock.now(), at_once=again))
         return "failed"
     return "done"
 
