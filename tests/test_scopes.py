@@ -55,6 +55,7 @@ def clock() -> ManualClock:
 # --- the selector ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(400)  # many stores are made; a busy machine takes its time
 @settings(max_examples=20, deadline=None)
 @given(st.data(), record_lists())
 def test_profile_selector_preview_and_census_agree(data: st.DataObject, made: list[dict[str, Any]]) -> None:
@@ -107,7 +108,8 @@ async def written(expunge: Expunge, made: list[dict[str, Any]], folder: Any) -> 
     return with_attachments(made, dict(await ask(expunge, "SELECT episode, id FROM attachments")))
 
 
-@settings(max_examples=50, deadline=None)
+@pytest.mark.timeout(400)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), record_lists(), st.booleans(), st.sampled_from((20_000, 1, 2, 3, 5, 7)))
 def test_an_erasure_does_what_the_rules_say(
     data: st.DataObject, made: list[dict[str, Any]], purge: bool, batch_rows: int

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from expunge import Agent, Episode, Expunge, FactDraft, MemoryDraft, Message, NewFact, Settings, Source
-from expunge.agent import Memory
-from expunge.errors import DatabaseBusy, ErasedSince, ErasureInProgress, InvalidRecords, UnknownRun
+from expunge.agent import Forgotten, Memory
+from expunge.errors import DatabaseBusy, ErasedSince, ErasureInProgress, ForgetFailed, InvalidRecords, UnknownRun
 from expunge.model.instant import ManualClock
 from expunge.stores.folder import FolderStore
 from tests.agents.kit import ORG, as_user, count, is_verified
@@ -158,6 +158,26 @@ async def write_on(settings: Settings, seed: int, is_over: Callable[[], bool]) -
     return written
 
 
+async def forgotten(agent: Agent, user_id: str) -> int:
+    """Forget somebody. The original of a document whose writer is about to be refused fails it, and a resume heals that.
+
+    Law 16: it says so, and never that all is gone.
+    """
+    try:
+        return await agent.memory.forget(user_id=user_id)
+    except ForgetFailed as fault:
+        if "originals.documents" not in fault.message:
+            raise
+        request_id = str(fault.data["request_id"])
+    answer: Any = None
+    for _ in range(4):
+        answer = await agent.erasure.resume(request_id)
+        if answer.status == "completed":
+            return Forgotten.of(answer)
+        await asyncio.sleep(0.2)
+    raise AssertionError(answer.failure_reason)
+
+
 def test_d2c_a_process_that_remembers_while_another_forgets(tmp_path: Path) -> None:
     """Law 4 and 5: whatever two processes write, nothing whose work began before a forget is left after it."""
     settings, stop, forgets = in_folder(tmp_path), tmp_path.parent / f"{tmp_path.name}.stop", 30
@@ -172,8 +192,7 @@ def test_d2c_a_process_that_remembers_while_another_forgets(tmp_path: Path) -> N
             async with Expunge(settings=settings) as expunge, as_user(expunge) as agent:
                 for number in range(forgets):
                     began = time.monotonic_ns()
-                    gone = await agent.memory.forget(user_id="ann")
-                    met["removed"] += gone
+                    met["removed"] += await forgotten(agent, "ann")
                     found = looking.look("ann", began)
                     assert found["older"] == {}, (number, found["older"], began)
                     assert (found["dangling"], found["unfounded"], found["doubled"]) == (0, 0, 0)
