@@ -120,10 +120,10 @@ class Expunge:
         actor = Actor(self.settings.actor)
         return await perform(self.system, operation, values, actor=actor, as_of=as_of, progress=progress)
 
-    async def as_of(self) -> dict[str, int]:
-        """The erasure counters now: take it when a unit of work begins, give it to the write that ends it (law 4)."""
+    async def as_of(self, org: str | None = None) -> dict[str, int]:
+        """The erasure counters now, or one org's: take them when work begins, give them to what it writes (law 4)."""
         self._check_open()
-        return await self.system.as_of()
+        return await self.system.as_of(org)
 
     async def put(
         self,

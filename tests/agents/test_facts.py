@@ -245,3 +245,19 @@ async def test_hidden_facts_end_nothing(in_memory: Expunge) -> None:
         await agent.erasure.restore(hidden.request_id)
         assert objects(await agent.memory.facts(agent=ANY)) == {"Faro"}
         assert objects(await agent.memory.facts(limit=1, at_any_time=True)) == {"Porto"}
+
+
+async def test_facts_that_do_not_say_when_they_begin(in_memory: Expunge) -> None:
+    """Law 10: of two that have always held the later learned ends the other, and an erasure that gives it back says so."""
+    statement = {"collection": "facts", "user_id": "ann", "subject": "u", "predicate": "is in", "exclusive": True}
+    first = statement | {"id": "f1", "agent": "x", "object": "Porto", "recorded_at": "2025-01-01T00:00:00Z"}
+    later = statement | {"id": "f2", "agent": "y", "object": "Rome", "recorded_at": "2025-01-02T00:00:00Z"}
+    await in_memory.put([later, first], org=ORG)
+    async with as_user(in_memory) as agent:
+        memory = agent.memory
+        assert objects(await memory.facts(agent=ANY, namespace=ANY)) == {"Rome"}
+        assert (await agent.erasure.preview(agent="y")).effects["revived"] == 1
+        erased = await agent.erasure.request(agent="y", purge=True)
+        assert (erased.status, erased.effects["revived"]) == ("completed", 1)
+        assert objects(await memory.facts(agent=ANY, namespace=ANY)) == {"Porto"}
+        assert (await agent.erasure.preview(agent="x")).effects["revived"] == 0

@@ -136,8 +136,8 @@ class Agent:
         return other
 
     async def as_of(self) -> dict[str, int]:
-        """The erasure counters now: what a longer unit of work begins with (law 4)."""
-        return await self.expunge.as_of()
+        """The erasure counter of the org now: what a longer unit of work begins with (law 4)."""
+        return await self.expunge.as_of(self.identity.org)
 
     def began(self, as_of: dict[str, int]) -> Memory:
         """The memory as a unit of work sees it that began with these counters."""

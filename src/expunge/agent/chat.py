@@ -138,7 +138,7 @@ class Run:
 
         """
         bound = self._chat._bound  # noqa: SLF001 (the two make one thing)
-        as_of = bound.as_of or await bound.expunge.as_of()
+        as_of = bound.as_of or await bound.expunge.as_of(bound.identity.org)
         whose: dict[str, Any] = {part: value for part, value in bound.whose(self._who).items() if part != "session_id"}
         # What it writes is for whom it is; a value or a fact belongs to its session only when the call says so.
         own = bound.at(as_of=as_of, identity=replace(bound.identity, **whose))

@@ -155,7 +155,7 @@ class Derived(Rows):
             kept = await bound.read("answers.kept", question=question, within=within, **bound.whose({}))
             if kept.found:
                 return Answer(kept.answer, kept.quotes, cached=True)
-        began = bound.as_of or await bound.expunge.as_of()
+        began = bound.as_of or await bound.expunge.as_of(bound.identity.org)
         hits = await self.search(question, kinds=kinds, limit=limit, **where)
         text = await answerer(question, hits)
         quotes = [hit.id for hit in hits]

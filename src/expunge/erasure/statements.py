@@ -12,6 +12,7 @@ from expunge.datamap import RECORDS, Collection
 from expunge.datamap.selector import Selector
 from expunge.holds import not_held
 from expunge.model.identity import PARTS
+from expunge.search.served import EVER, begins, contradicts
 
 
 def _ref(collection: Collection) -> str:
@@ -212,28 +213,17 @@ def count_held(collection: Collection, selector: Selector) -> Statement:
     )
 
 
-_EVER = "9223372036854775807"
-
-
-def _contradicts(one: str, other: str) -> str:
-    """That ``one`` begins later than ``other`` and cannot hold beside it."""
-    same = " AND ".join(f"{one}.{name} = {other}.{name}" for name in ("org", "user_id", "subject", "predicate_key"))
-    begins = [f"(coalesce({fact}.valid_from, -{_EVER}), {fact}.recorded_at, {fact}.rid)" for fact in (one, other)]
-    return f"""{same} AND {one}.exclusive = 1 AND {other}.exclusive = 1 AND {one}.namespace = {other}.namespace
-        AND {one}.object <> {other}.object AND {begins[0]} > {begins[1]}"""
-
-
 _NOT_MINE = """{0}.marked = 0 AND NOT EXISTS (
             SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = 'facts' AND d.id = {0}.id)"""
 FACTS_REVIVED = Statement(
     "facts.count_revived",
     f"""SELECT position, count(*) FROM (
         SELECT o.rid, min(m.position) AS position FROM marks m CROSS JOIN facts r ON r.rid = m.rid
-        CROSS JOIN facts o ON {_contradicts("r", "o")}
+        CROSS JOIN facts o ON {contradicts("r", "o")}
         WHERE m.request = :request AND m.collection = 'facts' AND r.org = :org AND {_NOT_MINE.format("o")}
-        AND r.valid_from < min(coalesce(o.valid_to, {_EVER}), coalesce((
-            SELECT min(k.valid_from) FROM facts k WHERE {_contradicts("k", "o")} AND {_NOT_MINE.format("k")}
-        ), {_EVER}))
+        AND {begins("r")} < min(coalesce(o.valid_to, {EVER}), coalesce((
+            SELECT min({begins("k")}) FROM facts k WHERE {contradicts("k", "o")} AND {_NOT_MINE.format("k")}
+        ), {EVER}))
         GROUP BY o.rid)
     GROUP BY position""",
 )

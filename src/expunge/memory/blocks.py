@@ -12,6 +12,7 @@ from expunge.memory.drafts import again
 from expunge.memory.record import Record
 from expunge.memory.versions import Row, Work, by_id, current, later, sources_of, written
 from expunge.model.identity import PARTS, Identity
+from expunge.search.served import is_current
 
 
 def write_block(tx: Tx, work: Work, record: Record, *, append: bool, keep_order: bool) -> Row:
@@ -49,12 +50,10 @@ def drop_block(tx: Tx, work: Work, record: Record) -> bool:
 
 _WORKING = Statement(
     "blocks.working",
-    """SELECT r.name, r.content, r.version, r.updated_at, r.pinned_order FROM blocks r
+    f"""SELECT r.name, r.content, r.version, r.updated_at, r.pinned_order FROM blocks r
     WHERE r.org = :org AND r.user_id = :user_id AND +r.namespace = :namespace AND +r.agent = :agent
     AND +r.session_id = :session_id AND r.marked = 0 AND r.state = 'live'
-    AND NOT EXISTS (SELECT 1 FROM blocks n WHERE n.org = r.org AND n.namespace = r.namespace
-        AND n.user_id = r.user_id AND n.agent = r.agent AND n.session_id = r.session_id AND n.name = r.name
-        AND n.marked = 0 AND (n.updated_at, n.version) > (r.updated_at, r.version))
+    AND {is_current(BLOCKS)}
     ORDER BY r.pinned_order IS NULL, r.pinned_order, r.name""",
 )
 

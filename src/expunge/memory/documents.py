@@ -13,6 +13,7 @@ from expunge.memory.record import Record
 from expunge.memory.versions import Row, Work, by_id, current, later, written
 from expunge.model.identity import PARTS, Identity
 from expunge.model.ids import shown
+from expunge.search.served import is_current
 
 
 def write_document(
@@ -92,9 +93,7 @@ _LIST = Statement(
     f"""SELECT {", ".join(f"r.{name}" for name in _LISTED)} FROM documents r
     WHERE r.org = :org AND r.namespace = :namespace AND r.user_id = :user_id AND r.agent = :agent
     AND r.session_id = :session_id AND r.title > :after AND r.marked = 0 AND r.state = 'live'
-    AND NOT EXISTS (SELECT 1 FROM documents n WHERE n.org = r.org AND n.namespace = r.namespace
-        AND n.user_id = r.user_id AND n.agent = r.agent AND n.session_id = r.session_id AND n.title = r.title
-        AND n.marked = 0 AND (n.updated_at, n.version) > (r.updated_at, r.version))
+    AND {is_current(DOCUMENTS)}
     ORDER BY r.title LIMIT :limit""",
 )
 

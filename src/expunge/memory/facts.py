@@ -17,9 +17,7 @@ from expunge.datamap import FACTS
 from expunge.memory.statements import stored_columns
 from expunge.memory.versions import Row
 from expunge.model.instant import Instant
-from expunge.search.served import ENDS, narrowed, served
-
-_EVER = 9223372036854775807
+from expunge.search.served import ENDS, EVER, narrowed, served
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +46,11 @@ def facts_of(tx: Tx, asked: Asked) -> list[Row]:
 
 def ends_of(tx: Tx, rids: str, known_at: Instant) -> dict[int, Instant | None]:
     """When the facts of some row numbers, given as a JSON array, stop to hold."""
-    return {rid: None if ends == _EVER else ends for rid, ends in tx.rows(_ENDS_OF, rids=rids, known_at=known_at)}
+    return {rid: None if ends == EVER else ends for rid, ends in tx.rows(_ENDS_OF, rids=rids, known_at=known_at)}
 
 
 def _with_end(row: Row) -> Row:
-    return row | {"ends": None if row["ends"] == _EVER else row["ends"]}
+    return row | {"ends": None if row["ends"] == EVER else row["ends"]}
 
 
 @lru_cache

@@ -31,6 +31,7 @@ from expunge.model.identity import PARTS, Identity
 from expunge.model.instant import Instant
 from expunge.search import Entry
 from expunge.search.index import drop_entries
+from expunge.search.served import is_current
 
 DEMOTED_BY = 0.5
 """What the confidence of a demoted row is multiplied with."""
@@ -221,12 +222,10 @@ def _replace(tx: Tx, work: Work, row: Row, record_id: str | None, **changes: Any
 
 _EXPIRED = Statement(
     "memories.expired",
-    """SELECT r.rid, r.id FROM memories r WHERE r.org = :org AND r.expires_at IS NOT NULL
+    f"""SELECT r.rid, r.id FROM memories r WHERE +r.org = :org AND r.expires_at IS NOT NULL
     AND (r.expires_at, r.rid) > (:after, :rid) AND r.expires_at <= :now AND r.marked = 0 AND r.state = 'live'
     AND (:namespace IS NULL OR r.namespace = :namespace)
-    AND NOT EXISTS (SELECT 1 FROM memories n WHERE n.org = r.org AND n.namespace = r.namespace
-        AND n.user_id = r.user_id AND n.agent = r.agent AND n.session_id = r.session_id AND n.key = r.key
-        AND n.marked = 0 AND (n.updated_at, n.version) > (r.updated_at, r.version))
+    AND {is_current(MEMORIES)}
     ORDER BY r.expires_at, r.rid LIMIT :size""",
 )
 _ANONYMIZE = Statement(

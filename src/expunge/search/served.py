@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from expunge.datamap import Collection
+from expunge.datamap import DOCUMENTS, Collection
 
 _SAME = ("org", "namespace", "user_id", "agent", "session_id")
 
@@ -46,20 +46,27 @@ def narrowed(parts: Mapping[str, str]) -> str:
 
 EVER = 9223372036854775807
 """Later than every instant: as everything is known now, also what a clock that stepped back has dated later."""
-_FIRST = f"-{EVER}"
-ENDS = f"""min(coalesce(r.valid_to, {EVER}), CASE WHEN r.exclusive = 0 THEN {EVER} ELSE coalesce((
-    SELECT min(coalesce(o.valid_from, {_FIRST})) FROM facts o
-    WHERE o.org = r.org AND o.user_id = r.user_id AND o.subject = r.subject AND o.predicate_key = r.predicate_key
-    AND o.exclusive = 1 AND o.namespace = r.namespace AND o.object <> r.object AND o.marked = 0
-    AND o.recorded_at <= :known_at
-    AND (coalesce(o.valid_from, {_FIRST}), o.recorded_at, o.rid)
-        > (coalesce(r.valid_from, {_FIRST}), r.recorded_at, r.rid)
-), {EVER}) END)"""
+
+
+def begins(fact: str) -> str:
+    """When a fact begins to hold: one that does not say so has always held."""
+    return f"coalesce({fact}.valid_from, -{EVER})"
+
+
+def contradicts(one: str, other: str) -> str:
+    """That the fact ``one`` begins after ``other``, or with it and was learned later, and cannot hold beside it."""
+    names = ("org", "user_id", "namespace", "subject", "predicate_key")
+    same = " AND ".join(f"{one}.{name} = {other}.{name}" for name in names)
+    order = [f"({begins(fact)}, {fact}.recorded_at, {fact}.rid)" for fact in (one, other)]
+    return f"""{same} AND {one}.exclusive = 1 AND {other}.exclusive = 1 AND {one}.object <> {other}.object
+        AND {order[0]} > {order[1]}"""
+
+
+ENDS = f"""min(coalesce(r.valid_to, {EVER}), coalesce((
+    SELECT min({begins("o")}) FROM facts o
+    WHERE {contradicts("o", "r")} AND o.marked = 0 AND o.recorded_at <= :known_at), {EVER}))"""
 """When a fact stops to hold: where it says so, or where the next one that contradicts it begins, in whichever order
 they were learned. Nothing is stored for it, so an erasure of the one makes the other hold again by itself."""
-_HOLDS = ["r.recorded_at <= :known_at", f"coalesce(r.valid_from, {_FIRST}) <= :valid_at", f":valid_at < {ENDS}"]
-_OF_SERVED_DOCUMENT = """EXISTS (SELECT 1 FROM documents d WHERE d.org = r.org AND d.id = r.document
-    AND d.marked = 0 AND d.state = 'live' AND NOT EXISTS (SELECT 1 FROM documents n
-        WHERE n.org = d.org AND n.namespace = d.namespace AND n.user_id = d.user_id AND n.agent = d.agent
-        AND n.session_id = d.session_id AND n.title = d.title AND n.marked = 0
-        AND (n.updated_at, n.version) > (d.updated_at, d.version)))"""
+_HOLDS = ["r.recorded_at <= :known_at", f"{begins('r')} <= :valid_at", f":valid_at < {ENDS}"]
+_OF_SERVED_DOCUMENT = f"""EXISTS (SELECT 1 FROM documents d WHERE d.org = r.org AND d.id = r.document
+    AND d.marked = 0 AND d.state = 'live' AND {is_current(DOCUMENTS, "d")})"""
