@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,15 +13,19 @@ from expunge.authority.port import Authority
 from expunge.erasure import Progress
 from expunge.erasure.saga import silent
 from expunge.errors import ExpungeError, InputError, InvalidScope
+from expunge.model.files import new_file
 from expunge.model.ids import shown
 from expunge.model.instant import Clock
 from expunge.operations import OPERATIONS, Actor, perform
 from expunge.operations.erasure import Answer, PreviewOutput, RestoreOutput
-from expunge.operations.records import ProfileOutput, PutOutput
+from expunge.operations.profile import ProfileOutput
+from expunge.operations.records import PutOutput
 from expunge.operations.scopes import scope_words
+from expunge.operations.transfer import ExportOutput, ImportOutput
 from expunge.search import Embedder
 from expunge.settings import Settings
 from expunge.stores import BodyStore
+from expunge.subject.export import MemoryExport, whole
 from expunge.system import System, open_system
 
 _SCOPE = frozenset(
@@ -152,6 +157,51 @@ class Expunge:
     async def profile(self, user_id: str, *, org: str | None = None) -> ProfileOutput:
         """What is held on a user."""
         answer: ProfileOutput = await self._perform("subject.profile", {"user_id": user_id, "org": org})
+        return answer
+
+    async def export(
+        self, user_id: str, *, org: str | None = None, namespace: str | None = None, vectors: bool = False
+    ) -> MemoryExport:
+        """All that is held on a user, in memory; ``export_to`` writes a file of any size.
+
+        Raises:
+            ErasureInProgress, ErasedSince: an erasure that touches it runs, or ran meanwhile.
+
+        """
+        values = {"user_id": user_id, "org": org, "namespace": namespace, "vectors": vectors, "format": "jsonl"}
+        answer: ExportOutput = await self._perform("subject.export", values)
+        return await asyncio.to_thread(whole, b"".join([piece async for piece in answer.pieces()]))
+
+    async def export_to(self, file: Path | str, user_id: str, *, admin: bool = False, **options: Any) -> dict[str, Any]:
+        """Write all that is held on a user into a file, whole or not at all; the manifest of it.
+
+        ``options`` are those of ``subject.export`` (``format``, ``namespace``, ``vectors``), or with ``admin`` those
+        of ``erasure.export``. The file is readable by its owner alone.
+
+        Raises:
+            ErasureInProgress, ErasedSince: an erasure that touches it runs, or ran meanwhile.
+            InputError: the file cannot be written.
+
+        """
+        name = "erasure.export" if admin else "subject.export"
+        answer: ExportOutput = await self._perform(name, {"user_id": user_id} | options)
+        with new_file(Path(file), 0o600) as written:
+            async for piece in answer.pieces():
+                written.write(piece)
+        return answer.manifest
+
+    async def import_export(
+        self, file: Path | str | bytes, *, org: str | None = None, ledger: bytes | None = None, skip_bad: bool = False
+    ) -> ImportOutput:
+        """Bring the records of an export back, but for what was erased since it was made (law 4).
+
+        Raises:
+            InvalidExport: it is not whole, or was edited.
+
+        """
+        data = file if isinstance(file, bytes) else await asyncio.to_thread(Path(file).read_bytes)
+        values = {"data": data, "ledger": ledger, "skip_bad": skip_bad, "org": org}
+        answer: ImportOutput = await self._perform("records.import", values)
         return answer
 
     async def preview(self, *user_ids: str, org: str | None = None, **scope: Any) -> PreviewOutput:

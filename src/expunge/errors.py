@@ -75,6 +75,13 @@ class InvalidRecords(InputError):
     hint = "mend the lines, or leave them out with --skip-bad"
 
 
+class InvalidExport(InputError):
+    """the file is not a whole and unchanged export; nothing was read from it."""
+
+    code = "INVALID_EXPORT"
+    hint = "give the file as it was exported, or export again"
+
+
 class SettingsError(InputError):
     """a setting is not valid."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from expunge.authority.orgs import seq_of, seqs
+from expunge.authority.origin import store_id
 from expunge.authority.port import Authority, Statement, Tx
 from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.errors import KeyMissing
@@ -57,6 +58,10 @@ class System:
         if org is None:
             return await self.authority.read(seqs)
         return {org: await self.authority.glance(lambda tx: seq_of(tx, org))}
+
+    async def store_id(self) -> str:
+        """The name of the store."""
+        return await self.authority.glance(store_id)
 
     def check_keys(self, tx: Tx) -> None:
         """Stop a unit of work that the ring in hand is too old for: another process has rotated the keys since.

@@ -13,8 +13,9 @@ from expunge.agent.knowledge import Knowledge
 from expunge.datamap import RECORDS
 from expunge.errors import ForgetFailed, InvalidScope
 from expunge.model.ids import check_id
-from expunge.operations.records import ProfileOutput
+from expunge.operations.profile import ProfileOutput
 from expunge.operations.scopes import scope_words
+from expunge.subject.export import MemoryExport
 
 
 class Forgotten(int):
@@ -58,13 +59,29 @@ class Memory(Derived, Chat, Knowledge):
 
     async def profile(self, user_id: str | None = None) -> ProfileOutput:
         """What is held on a user (the agent's own, if none is named) in the agent's org and namespace."""
+        answer: ProfileOutput = await self._bound.read(
+            "subject.profile", user_id=self._somebody(user_id), namespace=self._bound.identity.namespace
+        )
+        return answer
+
+    async def export(self, user_id: str | None = None, *, vectors: bool = False) -> MemoryExport:
+        """All that is held on a user (the agent's own, if none is named) in the agent's org and namespace.
+
+        Raises:
+            InvalidScope: no user was named.
+            ErasureInProgress, ErasedSince: an erasure that touches it runs, or ran meanwhile.
+
+        """
+        bound = self._bound
+        return await bound.expunge.export(
+            self._somebody(user_id), org=bound.identity.org, namespace=bound.identity.namespace, vectors=vectors
+        )
+
+    def _somebody(self, user_id: str | None) -> str:
         who = user_id if user_id is not None else self._bound.identity.user_id
         if who is None:
             raise InvalidScope("no user was named", hint="name the user, or bind the agent to one")
-        answer: ProfileOutput = await self._bound.read(
-            "subject.profile", user_id=who, namespace=self._bound.identity.namespace
-        )
-        return answer
+        return who
 
     async def forget(
         self, *, user_id: str | None = None, session_id: str | None = None, before: datetime | None = None

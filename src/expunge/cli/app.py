@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from expunge.authority.sqlite import Place
-from expunge.cli import show
+from expunge.cli import show, transfer
 from expunge.cli.demo import run_demo
 from expunge.cli.options import Target, shared, with_target
 from expunge.cli.output import bars, err, print_json, read_input, write_file
@@ -20,9 +20,7 @@ from expunge.embedded import Expunge
 from expunge.errors import EXIT_ENVIRONMENT, EXIT_NOT_DONE, EXIT_REFUSED, ExpungeError, InputError
 from expunge.keys import load_key_file
 from expunge.keys.ring import read_public_pem, signing_key_id
-from expunge.memory import Attached, Batch, Reading
 from expunge.model.ids import shown
-from expunge.model.instant import SystemClock
 from expunge.operations.erasure import Answer, DueOutput, PreviewOutput
 from expunge.operations.proofs import data_map
 from expunge.operations.scopes import scope_words
@@ -39,6 +37,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.callback()(shared)
+transfer.add_to(app)
 
 _PEM_END = b"-----END PUBLIC KEY-----\n"
 _INTERRUPTED = 130
@@ -112,38 +111,6 @@ def show_version(target: Target) -> None:
 def demo(target: Target) -> int:
     """Run the main job on three fictional people, and check each claim."""
     return run_demo(as_json=target.json)
-
-
-@app.command()
-@with_target
-def load(
-    target: Target,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines, one record each; - reads stdin.")],
-    *,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out instead of refusing all.")] = False,
-) -> None:
-    """Load records from a file, whole or not at all."""
-    settings = target.settings
-    is_new = not Place.parse(settings.db).exists()
-    given = _lines(file) if is_new else None
-    folder = Path.cwd() if file == "-" else Path(file).parent
-    if given is not None and not skip_bad:  # a bad file shall not make a database
-        reading = Reading(settings.org, SystemClock().now(), settings.max_value_bytes, settings.max_attachment_bytes)
-        Batch(given, reading, Attached(folder, settings.max_attachment_bytes)).refuse_bad()
-
-    async def work(expunge: Expunge) -> Any:
-        as_of = {} if is_new else await expunge.as_of()  # the work begins before the file is read (law 4)
-        lines = _lines(file) if given is None else given
-        with bars(quiet=target.json) as report:
-            values = {"records": lines, "skip_bad": skip_bad, "attachments_from": folder}
-            return await expunge.call("records.put", as_of=as_of, progress=report, **values)
-
-    answer = _run(target, work, create=True)
-    _tell(target, answer, show.loaded)
-
-
-def _lines(file: str) -> list[bytes]:
-    return read_input(file).removeprefix(b"\xef\xbb\xbf").split(b"\n")
 
 
 @app.command()

@@ -18,7 +18,7 @@ from expunge.cli.output import bars, out, print_json
 from expunge.embedded import Expunge
 from expunge.errors import EXIT_NOT_DONE, ErasedSince
 from expunge.operations.erasure import Answer
-from expunge.operations.records import ProfileOutput
+from expunge.operations.profile import ProfileOutput
 from expunge.proof import verify
 from expunge.settings import Settings
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from rich.text import Text
 
 from expunge.erasure import Progress as Report
 from expunge.errors import InputError
+from expunge.model.files import new_file, reason_of
 
 LONGEST = 160
 _PIPE_WIDTH = 160
@@ -83,25 +83,14 @@ def bars(*, quiet: bool = False) -> Iterator[Report]:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file whole: a crash leaves the old one or the new one.
+    """Write a file whole.
 
     Raises:
         InputError: it cannot be written.
 
     """
-    temporary: Path | None = None
-    try:
-        path = path.resolve()
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)  # a device or a pipe: written to, never replaced
-            return
-        temporary = path.with_name(f".{os.getpid()}.new")
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    except (OSError, ValueError) as fault:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise InputError(f"{path} cannot be written: {_reason(fault)}", hint="name another file") from fault
+    with new_file(path) as file:
+        file.write(data)
 
 
 def read_input(name: str) -> bytes:
@@ -116,8 +105,4 @@ def read_input(name: str) -> bytes:
     try:
         return Path(name).read_bytes()
     except (OSError, ValueError) as fault:
-        raise InputError(f"{name} cannot be read: {_reason(fault)}", hint="name a file that is there") from fault
-
-
-def _reason(fault: Exception) -> str:
-    return getattr(fault, "strerror", None) or "it is not a file name"
+        raise InputError(f"{name} cannot be read: {reason_of(fault)}", hint="name a file that is there") from fault

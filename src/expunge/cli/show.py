@@ -15,8 +15,10 @@ from expunge.datamap.collections import SEARCH, VECTORS
 from expunge.errors import ExpungeError
 from expunge.operations.doctor import DoctorOutput
 from expunge.operations.erasure import Answer, CensusOutput, DueOutput, ListOutput, PreviewOutput, RestoreOutput
+from expunge.operations.profile import ProfileOutput
 from expunge.operations.proofs import KeysOutput
-from expunge.operations.records import ProfileOutput, PutOutput
+from expunge.operations.records import PutOutput
+from expunge.operations.transfer import ImportOutput
 from expunge.proof import Check
 
 _STATUS_STYLE = {"completed": "bold green", "failed": "bold red", "abandoned": "bold red", "blocked": "bold yellow"}
@@ -45,8 +47,36 @@ def loaded(answer: PutOutput) -> None:
         out().print(f"skipped {answer.skipped} that were there already")
     if answer.reattached:
         out().print(f"gave {answer.reattached} lost sources back to records that were there already")
+    if isinstance(answer, ImportOutput):
+        _not_brought_back(answer)
     for bad in answer.bad:
         err().print(Text.assemble((f"left out: line {bad.line}, ", "yellow"), plain(f"{bad.field}: {bad.reason}")))
+
+
+def _not_brought_back(answer: ImportOutput) -> None:
+    for count, what in (
+        (answer.erased_since, "that were erased since the export was made"),
+        (answer.hidden_left_out, "that an erasure hid when the export was made"),
+    ):
+        if count:
+            out().print(f"left out {count} records {what}")
+    if answer.edges_left_out:
+        out().print(f"left out {answer.edges_left_out} sources that are neither here nor in the export")
+
+
+def exported(manifest: dict[str, Any], file: str) -> None:
+    """What stands in an export that was written to a file."""
+    console = out()
+    sections = manifest["sections"]
+    print_counts("exported", {"records": {name: section["count"] for name, section in sections.items()}})
+    for name, section in sections.items():
+        if section["truncated"]:
+            console.print(Text(f"{name} was cut at its limit; the rest is not in the file", "yellow"))
+    for item in manifest["left_out"]:
+        many = "" if item["count"] is None else f" ({item['count']})"
+        console.print(Text(f"not in it: {item['what']}{many}: {item['why']}", "dim"))
+    complete = Text("complete", "bold green") if manifest["complete"] else Text("not complete", "bold yellow")
+    console.print(Text.assemble(complete, f"; written: {plain(file).plain}"))
 
 
 def profile(answer: ProfileOutput) -> None:

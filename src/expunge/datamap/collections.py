@@ -400,6 +400,14 @@ _CONTROL: tuple[Collection, ...] = (
         lifetime=_FOR_EVER,
     ),
     Collection(
+        name="store",
+        purpose="The name of the store, by which an export tells where it came from.",
+        columns=_system("id"),
+        act=Act.KEEP,
+        keep="names no person",
+        lifetime=_FOR_EVER,
+    ),
+    Collection(
         name="keys",
         purpose="The ids of the keys that this database relies on, with a value to recognise each.",
         columns=_system("id", "check_value"),

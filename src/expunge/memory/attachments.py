@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -124,6 +124,40 @@ class Attached:
                 f"nothing was written: line {record.line}: {shown(name)} vanished or has changed",
                 hint="try again when nobody writes to it",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The bodies that an export carries, by the ids of their records."""
+
+    body_of: Callable[[str], bytes | None]
+    has: Callable[[str], bool]
+
+    def give(self, record: Record) -> None:
+        """Tell a record of the body that came with it.
+
+        Raises:
+            BadField: there is none, and the record is nothing without it.
+
+        """
+        if record.collection.body_in is None:
+            return
+        if self.has(record.id):
+            record.files = (record.id,)
+        elif record.values.get("state", "live") == "live":
+            raise BadField("sha256", "names a body that the export does not hold")
+
+    async def read(self, record: Record) -> AsyncIterator[bytes]:
+        """The body of a record.
+
+        Raises:
+            InputError: it is not what the record says.
+
+        """
+        data = self.body_of(record.id)
+        if data is None or hashlib.sha256(data).hexdigest() != record.values["sha256"]:
+            raise InputError(f"nothing was written: the body of {shown(record.id)} is not what its record says")
+        yield data
 
 
 def _open_below(top: Path, parts: Sequence[str]) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import count
 
 from expunge.datamap import DOCUMENTS
 from expunge.errors import InvalidRecords
-from expunge.memory.attachments import Attached
+from expunge.memory.attachments import Attached, Carried
 from expunge.memory.originals import records_of_document
 from expunge.memory.record import TIMES, BadField, BadRecord, Reading, Record, read_line, read_record
 from expunge.model.ids import shown
@@ -20,12 +21,19 @@ _REPORTED = 1000
 class Batch:
     """Records by ``(org, id)`` in the order they came, with what was skipped and what was bad."""
 
-    def __init__(self, raw: Iterable[object], reading: Reading, attached: Attached | None = None) -> None:
+    def __init__(
+        self,
+        raw: Iterable[object],
+        reading: Reading,
+        attached: Attached | Carried | None = None,
+        lines: Iterable[int] | None = None,
+    ) -> None:
+        """Read records. ``lines`` are the numbers of their lines, where those do not simply count them."""
         self.records: dict[tuple[str, str], Record] = {}
         self.skipped = 0
         self.bad: list[BadRecord] = []
         self._order: list[tuple[str, str]] = []
-        for line, item in enumerate(raw, start=1):
+        for line, item in zip(count(1) if lines is None else lines, raw, strict=False):
             self._take(item, line, reading, attached)
         self._drop_cycles()
 
@@ -48,7 +56,7 @@ class Batch:
         twin._order = self._order
         return twin
 
-    def _take(self, item: object, line: int, reading: Reading, attached: Attached | None) -> None:
+    def _take(self, item: object, line: int, reading: Reading, attached: Attached | Carried | None) -> None:
         if isinstance(item, str):
             item = item.encode(errors="surrogatepass")
         if isinstance(item, bytes) and not item.strip():
@@ -128,7 +136,10 @@ def _clash(record: Record, first: Record) -> str:
     return f"{shown(record.id)} stands on line {first.line} with other content"
 
 
-def _brought(record: Record, attached: Attached | None) -> list[Record]:
+def _brought(record: Record, attached: Attached | Carried | None) -> list[Record]:
+    if isinstance(attached, Carried):
+        attached.give(record)
+        return []
     if record.collection is DOCUMENTS:
         return records_of_document(record, attached)
     if not record.files:

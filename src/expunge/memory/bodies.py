@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from expunge.authority.port import GuardKey, Tx
 from expunge.datamap import Collection
 from expunge.errors import NotOffered, StoreFault
-from expunge.memory.attachments import Attached
+from expunge.memory.attachments import Attached, Carried
 from expunge.memory.batch import Batch
 from expunge.memory.record import Record
 from expunge.memory.statements import LOCATE
@@ -22,7 +22,9 @@ Refs = dict[tuple[str, str], str]
 """Where the body of each record lies, by org and id."""
 
 
-async def store_bodies(system: System, batch: Batch, attached: Attached | None, as_of: Mapping[str, int]) -> Refs:
+async def store_bodies(
+    system: System, batch: Batch, attached: Attached | Carried | None, as_of: Mapping[str, int]
+) -> Refs:
     """Store the bodies of the records in a batch that are not there yet, each filed under whose it is.
 
     A body carries the ``seq`` of its unit of work, so that an erasure tells one that a refused unit left behind from
@@ -79,7 +81,7 @@ async def _piece(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-def _of_file(attached: Attached | None, record: Record) -> AsyncIterator[bytes]:
+def _of_file(attached: Attached | Carried | None, record: Record) -> AsyncIterator[bytes]:
     if attached is None:  # a batch refuses files without their folder
         raise NotOffered("there is no folder that paths are relative to")
     return attached.read(record)

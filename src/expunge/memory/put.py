@@ -238,7 +238,8 @@ class _Put:
                 row[kind.body_in] = self._body_of(record)
             if kind.versioned_by:
                 key = (kind.name, stored, row[kind.versioned_by])
-                row["version"] = versions[key] = self._outcome.versions[record.id] = versions.get(key, 0) + 1
+                version = max(versions.get(key, 0) + 1, record.version or 0)
+                row["version"] = versions[key] = self._outcome.versions[record.id] = version
             rows[kind.name].append(row)
             self._outcome.by_org[record.org] += 1
         self._outcome.loaded.update({name: len(here) for name, here in rows.items()})

@@ -33,6 +33,16 @@ _KNOWN = {
     | ({"lineage"} if kind.rules else set())
     for name, kind in _BY_NAME.items()
 }
+_EXPORTED = {kind.name: kind for kind in RECORDS}
+_KNOWN_EXPORTED = {
+    name: _COMMON
+    | {column.name for column in kind.content}
+    | ({"lineage"} if kind.rules else set())
+    | ({"version"} if kind.versioned_by else set())
+    | ({"bytes", "sha256"} if kind.body_in else set())
+    for name, kind in _EXPORTED.items()
+}
+"""The same in an export, where what a record brings has records of its own, and versions and bodies are described."""
 _MOST_WHOLE = 2**53 - 1
 """Whole numbers above it are not the same in every reader of JSON."""
 
@@ -65,6 +75,8 @@ class Reading:
     now: Instant
     max_value_bytes: int
     max_body_bytes: int
+    exported: bool = False
+    """Whether the records come from an export."""
 
 
 @dataclass(slots=True)
@@ -90,6 +102,8 @@ class Record:
     """The bytes of its body, when they are not in a file."""
     entry: Entry | None = None
     """What the search index will know of it."""
+    version: int | None = None
+    """The version that an export says it is."""
     fresh: bool = False
     """Whether its id was made for it just now, so that nobody has to look whether it is there."""
 
@@ -151,11 +165,12 @@ def read_record(raw: object, line: int, reading: Reading) -> Record:
     if not isinstance(raw, dict):
         raise BadField("line", f"must be an object, not {type(raw).__name__}")
     fields = {name: value for name, value in raw.items() if value is not None}
-    collection = _BY_NAME.get(fields["collection"]) if isinstance(fields.get("collection"), str) else None
+    kinds, known = (_EXPORTED, _KNOWN_EXPORTED) if reading.exported else (_BY_NAME, _KNOWN)
+    collection = kinds.get(fields["collection"]) if isinstance(fields.get("collection"), str) else None
     if collection is None:
-        raise BadField("collection", f"must be one of {', '.join(_BY_NAME)}")
-    if not raw.keys() <= _KNOWN[collection.name]:
-        name = next(name for name in raw if name not in _KNOWN[collection.name])
+        raise BadField("collection", f"must be one of {', '.join(kinds)}")
+    if not raw.keys() <= known[collection.name]:
+        name = next(name for name in raw if name not in known[collection.name])
         raise BadField(shown(name), f"is not a field of {collection.name}")
     record_id = _id(fields.get("id"), "id")
     values = _read_values(fields, collection, reading)
@@ -163,6 +178,8 @@ def read_record(raw: object, line: int, reading: Reading) -> Record:
     sources, files = _read_sources(fields, record_id), _read_files(fields)
     record = Record(line, collection, record_id, identity, values, sources, frozenset(fields), files)
     record.rule = _read_rule(fields, collection)
+    if reading.exported:
+        _complete_exported(record, fields)
     if collection.name in _COMPLETED:
         _COMPLETED[collection.name](record, fields, reading)
     return record
@@ -179,6 +196,15 @@ def _read_values(fields: dict[str, Any], collection: Collection, reading: Readin
             values[name] = values["created_at"]
     _check_order(values)
     return values
+
+
+def _complete_exported(record: Record, fields: dict[str, Any]) -> None:
+    if record.collection.versioned_by is not None:
+        record.version = _whole(fields.get("version", 0), "version")
+    if record.collection.body_in is not None:
+        record.values["bytes"] = _whole(fields.get("bytes"), "bytes")
+        record.values["sha256"] = fields.get("sha256")
+        _check_text(record.values["sha256"], "sha256", 64)
 
 
 def _complete_fact(record: Record, _fields: dict[str, Any], _reading: Reading) -> None:
@@ -339,6 +365,8 @@ def _read_rule(fields: dict[str, Any], collection: Collection) -> Rule | None:
 
 def _read_original(record: Record, fields: dict[str, Any], reading: Reading) -> None:
     """A document comes as a text, as a file, or as a file with the text that somebody has read out of it."""
+    if reading.exported:
+        return
     record.text = fields.get("text")
     if record.text is not None:
         _check_text(record.text, "text", reading.max_body_bytes, "max_attachment_bytes")

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from expunge.operations import chat, doctor, documents, erasure, facts, jobs, memory, proofs, recall, records, scopes
+from expunge.operations import (
+    chat,
+    doctor,
+    documents,
+    erasure,
+    facts,
+    jobs,
+    memory,
+    profile,
+    proofs,
+    recall,
+    records,
+    scopes,
+    transfer,
+)
 from expunge.operations.registry import NoInput, Operation, Role, Who
 
 _OPERATORS = (
@@ -13,7 +27,15 @@ _OPERATORS = (
     ),
     Operation(
         "subject.profile", Role.ADMIN, "Say what is held on a user.",
-        records.ProfileInput, records.ProfileOutput, records.profile, read_only=True,
+        profile.ProfileInput, profile.ProfileOutput, profile.profile, read_only=True,
+    ),
+    Operation(
+        "subject.export", Role.ADMIN, "Give a person's data as one file.",
+        transfer.ExportInput, transfer.ExportOutput, transfer.export, read_only=True,
+    ),
+    Operation(
+        "records.import", Role.ADMIN, "Bring back the records of an export, but for what was erased since.",
+        transfer.ImportInput, transfer.ImportOutput, transfer.import_export, writes_records=True,
     ),
     Operation(
         "erasure.request", Role.ORG_ADMIN, "Erase one scope everywhere, and prove it; or only say what would go.",
@@ -50,6 +72,10 @@ _OPERATORS = (
     Operation(
         "erasure.receipts", Role.ORG_ADMIN, "Give the signed receipts of an erasure.",
         erasure.OneInput, erasure.ReceiptsOutput, erasure.receipts, read_only=True,
+    ),
+    Operation(
+        "erasure.export", Role.ORG_ADMIN, "Give all that is held on a user, hidden and deleted records too.",
+        transfer.AdminExportInput, transfer.ExportOutput, transfer.admin_export, read_only=True,
     ),
     Operation(
         "ledger.export", Role.ORG_ADMIN, "Give the whole ledger of an org.",
