@@ -14,6 +14,7 @@ from rich.console import Console
 from bench.agents import one_by_one, thousand
 from bench.breakdown import breakdown_many, breakdown_one
 from bench.erasure import QUICK, Sizes, many_users, one_linked_user, one_user
+from bench.export import export_all, export_one
 from bench.harness import Report, as_markdown, machine, show
 from bench.other import load, opening
 from bench.peer import peer
@@ -34,6 +35,8 @@ BENCHMARKS: dict[str, Callable[[Path, Sizes], Awaitable[Report]]] = {
     "agents-1000": thousand,
     "recall": recall,
     "beside-readers": beside,
+    "export-all": export_all,
+    "export-one": export_one,
     "peer": peer,
 }
 

@@ -48,12 +48,15 @@ class Sizes:
     beside: int = 200
     peers: tuple[int, ...] = (1_000, 10_000)
     asked: int = 60
+    exported: int = 1_000_000
+    exports: int = 3
+    exported_users: int = 55
 
 
 QUICK = Sizes(one=(2_000, 20_000), rounds=1, users=20, warm_up=2, many=(20_000,), pairs=2,
               spaces=(2_000, 20_000), namespaces=6, lines=3_000,
               loads=1, openings=5, writes=20, batches=1, rows=2_000, queries=20, beside=20,
-              peers=(50,), asked=10)  # fmt: skip
+              peers=(50,), asked=10, exported=20_000, exports=1, exported_users=20)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

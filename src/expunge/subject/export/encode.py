@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -12,13 +13,11 @@ from expunge.authority.port import Row
 from expunge.datamap import Collection, Column, Kind, Role
 from expunge.model.identity import PARTS
 from expunge.model.ids import NOBODY
-from expunge.model.instant import to_text
 
 _ENGINE = frozenset({"rid", "seq", "marked", "ref", "predicate_key"})
 """What the engine writes and makes again; no business of whoever reads an export."""
-_TIMES = frozenset({Role.TIME})
-_AHEAD = 2
-"""The values of a row before its columns: whether it is hidden, and its edges."""
+_TEXT = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 (written as UTC: a zone would be carried through every record)
 
 
 @lru_cache
@@ -29,13 +28,13 @@ def exported(kind: Collection) -> tuple[Column, ...]:
 
 @lru_cache
 def selected(kind: Collection) -> str:
-    """The columns of a row for ``encoder``: ``marked``, the edges as ``{source: rule}``, and what is exported."""
+    """The columns of a row for ``encoder``: what is exported, its edges as ``{source: rule}``, and what hides it."""
     columns = ", ".join(
         f"nullif(r.{column.name}, '{NOBODY}')" if column.name in PARTS else f"r.{column.name}"
         for column in exported(kind)
     )
     edges = "(SELECT json_group_object(l.source, l.rule) FROM lineage l WHERE l.derived = r.id AND l.org = r.org)"
-    return f"r.marked, {edges}, {columns}"
+    return f"{columns}, nullif({edges}, '{{}}'), nullif(r.marked, 0)"
 
 
 @lru_cache
@@ -44,20 +43,20 @@ def encoder(kind: Collection) -> Callable[[Row], bytes]:
 
     Stored JSON is copied as it stands: no number is read and written again, so none changes (2^60, 1e400, 1.10).
     """
-    names = [column.name for column in exported(kind)]
-    converted = [(names[at], at + _AHEAD, convert) for at, column in enumerate(exported(kind))
-                 if (convert := _conversion(column)) is not None]  # fmt: skip
+    names = (*(column.name for column in exported(kind)), "sources", "hidden")
+    converted = [(column.name, convert) for column in exported(kind) if (convert := _conversion(column)) is not None]
+    first = b'{"collection":"%b",' % kind.name.encode()
 
     def encode(row: Row) -> bytes:
-        record: dict[str, Any] = {"collection": kind.name, **dict(zip(names, row[_AHEAD:], strict=True))}
-        for name, at, convert in converted:
-            if row[at] is not None:
-                record[name] = convert(row[at])
-        if row[1] != "{}":
-            record |= _lineage(kind, orjson.loads(row[1]))
-        if row[0]:
+        record = {name: value for name, value in zip(names, row, strict=True) if value is not None}
+        for name, convert in converted:
+            if name in record:
+                record[name] = convert(record[name])
+        if "sources" in record:
+            record |= _lineage(kind, orjson.loads(record["sources"]))
+        if "hidden" in record:
             record["hidden"] = True
-        return orjson.dumps({name: value for name, value in record.items() if value is not None})
+        return first + orjson.dumps(record, option=_TEXT)[1:]
 
     return encode
 
@@ -67,13 +66,13 @@ def _conversion(column: Column) -> Callable[[Any], Any] | None:
         return lambda text: orjson.Fragment(text.encode())
     if column.kind is Kind.FLAG:
         return bool
-    return _instant if column.role in _TIMES else None
+    return _instant if column.role is Role.TIME else None
 
 
 @lru_cache(maxsize=1024)
-def _instant(instant: int) -> str:
+def _instant(instant: int) -> datetime:
     """Most records carry one moment three times."""
-    return to_text(instant)
+    return _EPOCH + timedelta(microseconds=instant)
 
 
 def _lineage(kind: Collection, edges: dict[str, str]) -> dict[str, Any]:
