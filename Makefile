@@ -48,6 +48,7 @@ check: setup ## format, lint, types, import layers, reference docs: all without 
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/docs.py --check
 	$(BIN)/python tools/erasing.py --check
+	$(BIN)/python tools/subject_request.py --check
 
 format: setup ## format the code and apply the safe fixes
 	$(BIN)/ruff format .
@@ -59,6 +60,7 @@ bench: setup ## measure against hand-written SQL on the same driver
 docs: setup ## make the reference docs from the code
 	$(BIN)/python tools/docs.py
 	$(BIN)/python tools/erasing.py
+	$(BIN)/python tools/subject_request.py
 
 # Does not ask for setup: that fails for as long as the lock lacks what pyproject.toml asks for.
 lock: $(VENV)/.locked ## remake requirements.lock from pyproject.toml (UV_ARGS=--upgrade for newer versions)

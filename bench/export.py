@@ -47,7 +47,7 @@ async def export_one(folder: Path, sizes: Sizes) -> Report:
             for number, user in enumerate(shape.users[: sizes.exported_users], start=-_WARM_UP):
                 turns: dict[str, Turn] = {
                     OURS: partial(expunge.export_to, folder / "export.jsonl", user, format="jsonl"),
-                    HAND: partial(hand, built / DATABASE, user, folder / "export.jsonl"),
+                    HAND: partial(_by_hand, built, user, folder),
                 }
                 await take_turns(turns, number, samples if number >= 0 else None)
         for who in (OURS, HAND):
@@ -57,6 +57,10 @@ async def export_one(folder: Path, sizes: Sizes) -> Report:
         shutil.rmtree(built)
     report.hold(f"time among {sizes.one[-1]:,} / among {sizes.one[0]:,}", medians[-1] / medians[0], _GROWTH)
     return report
+
+
+def _by_hand(built: Path, user: str, folder: Path) -> None:
+    hand(built / DATABASE, user, folder / "export.jsonl")
 
 
 async def _take_turns(built: Path, users: list[str], folder: Path) -> tuple[Samples, dict[str, list[float]]]:

@@ -14,10 +14,10 @@ from typing import Any, get_args
 
 from expunge import errors
 from expunge.cli.app import app
-from expunge.datamap import COLLECTIONS
+from expunge.datamap import COLLECTIONS, collection
 from expunge.operations import OPERATIONS
-from expunge.operations.proofs import data_map
-from expunge.settings import Settings
+from expunge.operations.processing import data_map, lineage_of
+from expunge.settings import Processing, Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -29,6 +29,11 @@ def settings_page() -> str:
     rows = [
         f"| `{name}` | `EXPUNGE_{name.upper()}` | {_default(field.default)} | {field.description} |"
         for name, field in Settings.model_fields.items()
+        if name != "processing"
+    ]
+    rows += [
+        f"| `processing.{name}` | only in the file | | {field.description} |"
+        for name, field in Processing.model_fields.items()
     ]
     return "\n".join(
         [
@@ -95,14 +100,14 @@ def data_map_page() -> str:
         "# The data map",
         "",
         "Every collection, declared once; the schema test fails on a table or column that is not here (law 3).",
-        "`expunge data-map` prints the same.",
+        "`expunge data-map` prints the same, and `--article-30` the record of processing activities.",
         "",
         "| collection | purpose | on erasure | when a source goes | dated by | lifetime |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for item in data_map():
         act = f"{item['on_erasure']}: {item['why_kept']}" if item["why_kept"] else item["on_erasure"]
-        rule, dated = item["when_a_source_goes"] or "", item["dated_by"] or ""
+        rule, dated = lineage_of(collection(item["collection"])) or "", item["dated_by"] or ""
         lines.append(f"| `{item['collection']}` | {item['purpose']} | {act} | {rule} | {dated} | {item['lifetime']} |")
     lines += ["", "## Columns", ""]
     for kind in COLLECTIONS:

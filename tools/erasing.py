@@ -21,6 +21,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from shortened import shortened
+
 from expunge import Expunge, Settings
 from expunge.cli import show
 from expunge.model.instant import ManualClock
@@ -28,13 +30,6 @@ from expunge.operations.erasure import Answer
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "erasing.md"
 _MADE = "<!-- Made by tools/erasing.py by running each erasure: change it there, then run `make docs`. -->\n"
-_RANDOM = (
-    (re.compile(r"\b(er|batch|st)-[0-9a-f]{24,32}"), r"\1-…"),
-    (re.compile(r"\b(pk|sk)-[0-9a-f]{16}"), r"\1-…"),
-    (re.compile(r"sha256:[0-9a-f]{64}"), "sha256:…"),
-    (re.compile(r"\b[0-9a-f]{32}\b"), "…"),
-    (re.compile(r'"signature": "[^"]+"'), '"signature": "…"'),
-)
 _DAY_S = 86_400
 
 SCOPES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
@@ -166,18 +161,12 @@ def _block(command: str, tell: Callable[[], None]) -> list[str]:
     caught = io.StringIO()
     with contextlib.redirect_stdout(caught):
         tell()
-    said = [line.rstrip() for line in _plain(caught.getvalue()).splitlines()]
+    said = [line.rstrip() for line in shortened(caught.getvalue()).splitlines()]
     return ["```console", f"$ {command}", *(line for line in said if line), "```", ""]
 
 
 def _json(value: Any) -> list[str]:
-    return ["```json", *_plain(json.dumps(value, indent=2)).splitlines(), "```", ""]
-
-
-def _plain(text: str) -> str:
-    for pattern, instead in _RANDOM:
-        text = pattern.sub(instead, text)
-    return text
+    return ["```json", *shortened(json.dumps(value, indent=2)).splitlines(), "```", ""]
 
 
 _OPENING = """# What an erasure does

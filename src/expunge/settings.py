@@ -20,6 +20,25 @@ NOT_SETTINGS = ("EXPUNGE_LOCOMO", "EXPUNGE_CONFIG")
 TEST_PREFIX = "EXPUNGE_TEST_"
 
 
+class Processing(BaseModel):
+    """What only the controller knows of the processing: for the record of Article 30 GDPR. A table of the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    controller: str = Field("", description="Name and address of the controller.")
+    contact: str = Field("", description="How the controller is reached.")
+    representative: str = Field("", description="The representative in the Union, where one is needed.")
+    protection_officer: str = Field("", description="The data protection officer, where there is one.")
+    data_subjects: list[str] = Field(default=[], description="The categories of people.")
+    recipients: list[str] = Field(default=[], description="To whom data are disclosed.")
+    transfers: list[str] = Field(default=[], description="Third countries, with the safeguards.")
+    security: list[str] = Field(default=[], description="Measures beside those of Expunge.")
+    purpose: str = Field("", description="What data are processed for, where no collection says otherwise.")
+    legal_basis: str = Field("", description="On which basis.")
+    purposes: dict[str, str] = Field(default={}, description="The same for single collections.")
+    retention: dict[str, str] = Field(default={}, description="How long they are kept, for single collections.")
+
+
 class Settings(BaseModel):
     """Everything that can be set; unknown names are refused."""
 
@@ -57,6 +76,11 @@ class Settings(BaseModel):
     )
     derive_timeout_s: float = Field(60.0, gt=0, le=3600, description="Seconds to wait for one answer of a deriver.")
     embed_timeout_s: float = Field(30.0, gt=0, le=3600, description="Seconds to wait for one answer of the embedder.")
+    processing: Processing = Field(
+        Processing(),
+        description="What the record of Article 30 GDPR needs to know beside the data map: a table of the file, see "
+        "[answering a subject request](../subject-request.md).",
+    )
     batch_rows: int = Field(
         20_000,
         gt=0,

@@ -324,8 +324,8 @@ def nothing_of(user: str) -> dict[str, Any]:
     """The profile of a person of whom nothing is served."""
     counts = dict.fromkeys(KINDS, 0)
     return {
-        "org": "default", "user_id": user, "found": False, "counts": counts, "made_from": {}, "first_seen": None,
-        "last_seen": None, "namespaces": [], "session_count": 0, "recent_sessions": [], "sample_facts": [],
+        "org": "default", "user_id": user, "found": False, "counts": counts, "seen": {}, "made_from": {}, "rests_on": {},
+        "first_seen": None, "last_seen": None, "namespaces": [], "session_count": 0, "recent_sessions": [], "samples": [],
     }  # fmt: skip
 
 

@@ -215,6 +215,20 @@ async def test_an_erasure_of_the_person_ends_an_export(
         json.loads(data)
 
 
+async def test_an_erasure_under_a_new_key_by_another_process_ends_it_too(expunge: Expunge, settings: Settings) -> None:
+    """Law 4: keys that another system has rotated meanwhile do not hide its fence from an export."""
+    await expunge.put([episode("a", "ann"), episode("b", "bob")])
+    found = await expunge.call("subject.export", user_id="ann", format="json")
+    pieces = found.pieces()
+    taken = [await anext(pieces)]
+    async with Expunge(settings=settings) as other:
+        await other.call("keys.rotate")
+        await other.erase("ann", purge=True)
+    with pytest.raises(ErasedSince):
+        await take_all(pieces, taken)
+    assert counts((await exported(expunge, "bob"))[1])["episodes"] == 1
+
+
 async def test_an_erasure_of_somebody_else_does_not(expunge: Expunge, tmp_path: Path) -> None:
     """Law 10: an export goes on beside the erasure of another person, and holds the same."""
     await fill(expunge, tmp_path)

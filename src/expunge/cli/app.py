@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from expunge.authority.sqlite import Place
-from expunge.cli import show, transfer
+from expunge.cli import processing, show, transfer
 from expunge.cli.demo import run_demo
 from expunge.cli.options import Target, shared, with_target
 from expunge.cli.output import bars, err, print_json, read_input, write_file
@@ -22,7 +22,6 @@ from expunge.keys import load_key_file
 from expunge.keys.ring import read_public_pem, signing_key_id
 from expunge.model.ids import shown
 from expunge.operations.erasure import Answer, DueOutput, PreviewOutput
-from expunge.operations.proofs import data_map
 from expunge.operations.scopes import scope_words
 from expunge.proof import verify as verify_receipt
 from expunge.system import keys_path
@@ -38,6 +37,7 @@ app = typer.Typer(
 )
 app.callback()(shared)
 transfer.add_to(app)
+processing.add_to(app)
 
 _PEM_END = b"-----END PUBLIC KEY-----\n"
 _INTERRUPTED = 130
@@ -374,16 +374,6 @@ def ledger(target: Target, out: Out = None) -> int:
     """Print the org's ledger, or write it to a file, for ``verify --ledger``."""
     answer = _perform(target, "ledger.export")
     return _deliver(target, "\n".join(answer.lines).encode() + b"\n", out)
-
-
-@app.command("data-map")
-@with_target
-def show_data_map(target: Target) -> None:
-    """Show every collection, what an erasure does to it, and how long it is kept."""
-    if target.json:
-        print_json({"collections": data_map()})
-    else:
-        show.data_map(data_map())
 
 
 class KeyAction(StrEnum):

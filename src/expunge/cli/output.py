@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,15 +51,21 @@ def print_json(value: BaseModel | Any) -> None:
 
 def print_counts(title: str, columns: Mapping[str, Mapping[str, int]]) -> None:
     """Print counts by collection, one column each; rows of zeros are dim."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    table.add_column("collection")
-    for name in columns:
-        table.add_column(name, justify="right")
+    table = plain_table(title, columns)
     rows = dict.fromkeys(name for counts in columns.values() for name in counts)
     for row in rows:
         counts = [columns[name].get(row, "not counted") for name in columns]
         table.add_row(row, *(str(count) for count in counts), style="" if any(counts) else "dim")
     out().print(table)
+
+
+def plain_table(title: str, columns: Iterable[str]) -> Table:
+    """A table of collections, without lines, to be filled row by row."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column("collection")
+    for name in columns:
+        table.add_column(name, justify="right")
+    return table
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from expunge.cli.output import err, out, plain, print_counts
+from expunge.cli.output import err, out, plain, plain_table, print_counts
 from expunge.datamap.collections import SEARCH, VECTORS
 from expunge.errors import ExpungeError
 from expunge.operations.doctor import DoctorOutput
@@ -21,6 +21,7 @@ from expunge.operations.records import PutOutput
 from expunge.operations.transfer import ImportOutput
 from expunge.proof import Check
 
+_DAY = len("2026-01-01")
 _STATUS_STYLE = {"completed": "bold green", "failed": "bold red", "abandoned": "bold red", "blocked": "bold yellow"}
 
 
@@ -80,7 +81,7 @@ def exported(manifest: dict[str, Any], file: str) -> None:
 
 
 def profile(answer: ProfileOutput) -> None:
-    """What is held on a user."""
+    """What is held on a user, as a page."""
     console = out()
     if not answer.found:
         console.print(Text.assemble("nothing found on ", (plain(answer.user_id).plain, "bold")))
@@ -89,10 +90,18 @@ def profile(answer: ProfileOutput) -> None:
     console.print(f"first seen {answer.first_seen}, last seen {answer.last_seen}")
     console.print(Text.assemble("namespaces: ", plain(", ".join(answer.namespaces) or "none")))
     console.print(Text.assemble(f"sessions ({answer.session_count}): ", plain(", ".join(answer.recent_sessions))))
-    made = dict.fromkeys(answer.counts, 0) | answer.made_from
-    print_counts("records", {"theirs": answer.counts, "made from them, directly": made})
-    for fact in answer.sample_facts:
-        console.print(Text("  fact: ").append_text(plain(f"{fact.subject} {fact.predicate} {fact.object}")))
+    table = plain_table("records", ("theirs", "first", "last", "made from theirs", "theirs rest on"))
+    for name, count in answer.counts.items():
+        seen = answer.seen.get(name)
+        times = ("", "") if seen is None else (seen.first[:_DAY], seen.last[:_DAY])
+        edges = [answer.made_from.get(name, 0), answer.rests_on.get(name, 0)]
+        table.add_row(name, str(count), *times, *map(str, edges), style="" if count or any(edges) else "dim")
+    console.print(table)
+    if answer.samples:
+        console.print(Text("samples, the newest", "bold"))
+    for item in answer.samples:
+        console.print(Text.assemble(f"  {item.at[:_DAY]} {item.collection:10} ", plain(item.text)))
+    console.print(Text("all of it, as a file: expunge export USER -o FILE", "dim"))
 
 
 def preview(answer: PreviewOutput, *, to_stderr: bool) -> None:
@@ -273,19 +282,6 @@ def checks_as_json(found: Sequence[Check]) -> dict[str, Any]:
         "passed": all(check.passed for check in found),
         "checks": [{"name": check.name, "passed": check.passed, "detail": check.detail} for check in found],
     }
-
-
-def data_map(found: list[dict[str, Any]]) -> None:
-    """The data map as a table."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0))
-    for column in ("collection", "purpose", "on erasure", "when a source goes", "lifetime"):
-        table.add_column(column)
-    for item in found:
-        act = f"{item['on_erasure']}: {item['why_kept']}" if item["why_kept"] else item["on_erasure"]
-        table.add_row(item["collection"], item["purpose"], act, item["when_a_source_goes"] or "", item["lifetime"])
-    console = out()
-    console.soft_wrap = False
-    console.print(table)
 
 
 def keys(found: KeysOutput) -> None:

@@ -10,6 +10,7 @@ from expunge.operations import (
     facts,
     jobs,
     memory,
+    processing,
     profile,
     proofs,
     recall,
@@ -83,7 +84,11 @@ _OPERATORS = (
     ),
     Operation(
         "data_map.show", Role.VIEWER, "Show every collection and what an erasure does to it.",
-        NoInput, proofs.DataMapOutput, proofs.show_data_map, read_only=True,
+        NoInput, processing.DataMapOutput, processing.show_data_map, read_only=True,
+    ),
+    Operation(
+        "data_map.article_30", Role.ADMIN, "Give the record of processing activities.",
+        NoInput, processing.ArticleThirtyOutput, processing.article_30, read_only=True,
     ),
     Operation(
         "system.doctor", Role.OPERATOR, "Look the installation over, and say what is not covered.",

@@ -21,12 +21,20 @@ class ProfileInput(Input):
     namespace: Annotated[str, id_of("namespace")] | None = None
 
 
-class Fact(Output):
-    """One statement."""
+class Seen(Output):
+    """The first and the last time of a collection's records."""
 
-    subject: str
-    predicate: str
-    object: str
+    first: str
+    last: str
+
+
+class SampleRecord(Output):
+    """A record, as an example of what is held; its text is cut."""
+
+    collection: str
+    id: str
+    at: str
+    text: str
 
 
 class ProfileOutput(Output):
@@ -36,13 +44,15 @@ class ProfileOutput(Output):
     user_id: str
     found: bool
     counts: dict[str, int] = Field(description="Records by collection.")
+    seen: dict[str, Seen] = Field(description="When, by collection.")
     made_from: dict[str, int] = Field(description="Records derived from theirs, one step away, by collection.")
+    rests_on: dict[str, int] = Field(description="Records that theirs were derived from, one step away, by collection.")
     first_seen: str | None
     last_seen: str | None
     namespaces: list[str]
     session_count: int
     recent_sessions: list[str]
-    sample_facts: list[Fact]
+    samples: list[SampleRecord] = Field(description="The newest few of each collection.")
 
     @property
     def episode_count(self) -> int:
@@ -65,11 +75,16 @@ async def profile(system: System, _call: Call, given: ProfileInput) -> ProfileOu
         user_id=given.user_id,
         found=any(found.counts.values()),
         counts=found.counts,
+        seen={name: Seen(first=to_text(first), last=to_text(last)) for name, (first, last) in found.seen.items()},
         made_from=found.made_from,
+        rests_on=found.rests_on,
         first_seen=None if found.first_seen is None else to_text(found.first_seen),
         last_seen=None if found.last_seen is None else to_text(found.last_seen),
         namespaces=found.namespaces,
         session_count=found.session_count,
         recent_sessions=found.sessions,
-        sample_facts=[Fact(subject=s, predicate=p, object=o) for s, p, o in found.facts],
+        samples=[
+            SampleRecord(collection=item.collection, id=item.id, at=to_text(item.at), text=item.text)
+            for item in found.samples
+        ],
     )

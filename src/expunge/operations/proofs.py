@@ -1,10 +1,7 @@
-"""``ledger.export``, ``data_map.show`` and ``keys.*``."""
+"""``ledger.export`` and ``keys.*``."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from expunge.datamap import COLLECTIONS
 from expunge.errors import KeyMissing, NotOffered
 from expunge.keys import KeyRing, change_key_file
 from expunge.operations.registry import Call, Input, NoInput, OrgId, Output
@@ -28,35 +25,6 @@ async def export_ledger(system: System, _call: Call, given: LedgerInput) -> Ledg
     """Give the whole ledger of an org, for ``verify --ledger``."""
     now = system.clock.now()
     return LedgerOutput(lines=await system.authority.read(lambda tx: read_ledger(tx, given.org, now)))
-
-
-class DataMapOutput(Output):
-    """Every collection with its columns, what an erasure does to it, and how long it is kept."""
-
-    collections: list[dict[str, Any]]
-
-
-async def show_data_map(_system: System, _call: Call, _given: NoInput) -> DataMapOutput:
-    """Show the data map."""
-    return DataMapOutput(collections=data_map())
-
-
-def data_map() -> list[dict[str, Any]]:
-    """The data map as JSON: what the command and the docs table are made from."""
-    return [
-        {
-            "collection": kind.name,
-            "purpose": kind.purpose,
-            "on_erasure": str(kind.act),
-            "on_erasure_of_a_session": str(kind.session_act) if kind.rule else None,
-            "why_kept": kind.keep or None,
-            "when_a_source_goes": None if kind.rule is None else str(kind.rule),
-            "dated_by": kind.time if kind.rule else None,
-            "lifetime": kind.lifetime,
-            "columns": {column.name: str(column.role) for column in kind.columns},
-        }
-        for kind in COLLECTIONS
-    ]
 
 
 class KeysOutput(Output):

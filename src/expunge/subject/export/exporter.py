@@ -11,13 +11,13 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 import orjson
 
 from expunge.authority.orgs import seq_of
 from expunge.authority.origin import store_id
-from expunge.authority.port import Row, Statement, Tx
+from expunge.authority.port import Row, Statement, Tx, Unit
 from expunge.datamap import RECORDS, Collection
 from expunge.datamap.selector import Selector, as_parameter
 from expunge.errors import ErasedSince, ErasureInProgress, InputError, StoreFault
@@ -29,7 +29,9 @@ from expunge.subject.export import statements
 from expunge.subject.export.containers import BODY_NAME, container
 from expunge.subject.export.encode import encoder
 from expunge.subject.export.manifest import BODIES, DERIVED, VECTORS, Format, LeftOut, Manifest
-from expunge.system import System
+from expunge.system import KeysRotated, System
+
+T = TypeVar("T")
 
 PAGE_ROWS = 1000
 _FIRST_ROWS = 32
@@ -106,7 +108,7 @@ class Export:
             StoreFault: a body could not be read, or is not what was stored.
 
         """
-        self._start = await self._system.authority.read(self._begin)
+        self._start = await self._ask(self._begin)
         self.manifest = self._new_manifest()
         yield self._out.begin()
         self._conversation_left = self._asked.conversation_bytes
@@ -118,35 +120,42 @@ class Export:
             yield piece
         async for piece in self._rest():
             yield piece
-        await self._system.authority.read(self._check)
+        await self._ask(self._check)
         yield self._out.manifest(orjson.dumps(self.manifest.as_json()))
         for body in files:
             yield self._out.file(body.file)
             async for data in self._read(body):
                 yield self._out.piece(data)
-        await self._system.authority.read(self._check)
+        await self._ask(self._check)
         yield self._out.end()
 
+    async def _ask(self, unit: Unit[T]) -> T:
+        try:
+            return await self._system.authority.read(unit)
+        except KeysRotated:  # a fence under the new key would not be matched
+            self._system.read_keys_again()
+            return await self._system.authority.read(unit)
+
     def _begin(self, tx: Tx) -> _Start:
-        org = self._asked.scope.org
-        self._start = _Start(store_id(tx), seq_of(tx, org), dict(tx.rows(statements.LAST_RIDS)), 0)
-        self._refuse_erased(tx)
+        as_of = seq_of(tx, self._asked.scope.org)
+        self._refuse_erased(tx, as_of)
         hidden = sum(
             tx.rows(statements.count_hidden(kind, self._selector), **self._values)[0][0]
             for kind in self._selector.reached
         )
-        return _Start(self._start.store, self._start.as_of, self._start.last, hidden)
+        return _Start(store_id(tx), as_of, dict(tx.rows(statements.LAST_RIDS)), hidden)
 
     def _check(self, tx: Tx) -> None:
         """Whether what was read is still what is held (law 4)."""
         if seq_of(tx, self._asked.scope.org) != self._start.as_of:
-            self._refuse_erased(tx)
+            self._refuse_erased(tx, self._start.as_of)
 
-    def _refuse_erased(self, tx: Tx) -> None:
+    def _refuse_erased(self, tx: Tx, as_of: int) -> None:
+        self._system.check_keys(tx)
         target = self._asked.scope.targets[0]
         own = {part: {key.pseudonym(target.org, part, value) for key in self._system.keys.pseudonym_keys}
                for part, value in target.named().items()}  # fmt: skip
-        found = tx.rows(statements.RAISED_SINCE, org=target.org, as_of=self._start.as_of)
+        found = tx.rows(statements.RAISED_SINCE, org=target.org, as_of=as_of)
         for request_id, user, namespace, session, agent, lowered in found:
             fence = {"user_id": user, "namespace": namespace, "session_id": session, "agent": agent}
             if all(not fence[part] or part not in own or fence[part] in own[part] for part in PARTS):
@@ -213,7 +222,7 @@ class Export:
             return [line for row in rows if (line := encode(row)) is not None], behind
 
         while place is not None:
-            lines, place = await self._system.authority.read(partial(unit, at=place, size=size))
+            lines, place = await self._ask(partial(unit, at=place, size=size))
             yield lines
             size = min(2 * size, PAGE_ROWS) if sum(map(len, lines)) < _PAGE_BYTES else max(size // 2, 1)
 
@@ -336,7 +345,7 @@ class Export:
 
     async def _extra(self, read: MoreLines) -> AsyncIterator[list[bytes]]:
         place = 0
-        while found := await self._system.authority.read(partial(_behind, read=read, place=place)):
+        while found := await self._ask(partial(_behind, read=read, place=place)):
             place = found[-1][0]
             yield [line for _, line in found]
 
