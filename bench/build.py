@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from expunge import Expunge
 from expunge.datamap import CODES, Collection, collection
 from expunge.keys import load_key_file
-from expunge.memory.statements import ADD_EDGE, insert, stored_columns
+from expunge.memory.statements import ADD_EDGE, insert, inserted, stored_columns
 from expunge.model.identity import PARTS
 from expunge.search import HashingEmbedder, Words
 from expunge.settings import Settings
@@ -186,7 +186,7 @@ def _add(connection: apsw.Connection, index: Index, name: str, rows: Iterable[di
     while page := list(itertools.islice(rows, _PAGE)):
         for row in page:
             row["rid"] = next(numbers)
-        connection.executemany(insert(kind).text, page)
+        connection.executemany(insert(kind).text, map(inserted(kind), page))
         if kind.searched:
             search, vectors = index.entries(
                 [

@@ -29,6 +29,7 @@ WALKS = {
 NEEDLESS = (
     "SCAN CONSTANT ROW", "SCAN (subquery", "SCAN j", "SCAN t VIRTUAL", "SCAN json_each", "SCAN h USING", "SCAN c",
     "SCAN search VIRTUAL TABLE INDEX 0:=", "SCAN search VIRTUAL TABLE INDEX 32:rM",
+    "SCAN search VIRTUAL TABLE INDEX 0:M",
 )  # fmt: skip
 """What is walked and is small: a parameter, holds, a page that a sub-select has cut, a match of words."""
 

@@ -175,6 +175,26 @@ async def test_search_looks_on_while_much_is_filtered_out(in_memory: Expunge) ->
             assert [hit.record["key"] for hit in found] == ["stands"]
 
 
+async def test_the_words_of_others_say_nothing_about_an_order(in_memory: Expunge) -> None:
+    """How rare a word is, is counted among what the asker may find: Bob's words and deleted ones change no order."""
+    async with as_user(in_memory) as agent:
+        values = {"a": "apple one", "b": "apple two", "c": "pear three"}
+        await agent.memory.set_many(values)
+
+        async def order() -> list[tuple[str, float]]:
+            hits = await agent.memory.search("apple pear", kinds=["memories"], alpha=1)
+            return [(hit.record["key"], hit.score) for hit in hits]
+
+        alone = await order()
+        assert [key for key, _ in alone] == ["c", "b", "a"]  # the rare word first, then the newer of two equal ones
+        await agent.memory.set_many({f"k{n}": "pear four" for n in range(50)}, user_id="bob")
+        assert await order() == alone
+        for number in range(3):
+            await agent.memory.set(f"gone{number}", "pear five")
+            await agent.memory.delete(f"gone{number}")
+        assert await order() == alone
+
+
 async def test_vectors_are_compared_up_to_a_limit_that_is_said(clock: ManualClock) -> None:
     """Law 11: above ``vector_scan_rows`` the newest and what the words found are compared, and the answer says so."""
     async with (

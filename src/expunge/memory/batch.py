@@ -79,7 +79,7 @@ class Batch:
         for brought in brings:
             first = self.records.setdefault(brought.key, brought)
             if first is brought:
-                record.brings.append(brought)
+                record.brings += (brought,)
             elif _same(first, brought):
                 self.skipped += 1
             else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from expunge.datamap import Collection
@@ -34,32 +35,51 @@ def id_for(kind: Collection, identity: Identity, idempotency_key: str | None) ->
     return f"{kind.name[:2]}-{made.hexdigest()[: 2 * _ID_BYTES]}"
 
 
-def draft(system: System, kind: Collection, identity: Identity, fields: Mapping[str, Any], *, line: int = 1) -> Record:
-    """A record of a collection from the fields that a caller gave, with an id of our own unless they have one.
+class Drafts:
+    """The drafts of one call: of one collection and identity, all of one moment."""
+
+    def __init__(self, system: System, kind: Collection, identity: Identity) -> None:
+        self.identity, self.now, self._kind = identity, system.clock.now(), kind
+        most = system.settings
+        self._reading = Reading(identity.org, self.now, most.max_value_bytes, most.max_attachment_bytes)
+        self._common = {part: getattr(identity, part) for part in PARTS} | {"collection": kind.name}
+
+    def make(self, said: Mapping[str, Any], *, line: int = 1) -> Record:
+        """A record from the fields that a caller gave, with an id of our own unless they have one.
+
+        Raises:
+            InputError: a field does not fit; its name and why.
+
+        """
+        given = {**said, **self._common}
+        fresh = not given.get("id")
+        if fresh:
+            given["id"] = new_id(self._kind)
+        if given.get("sources") is not None:
+            given["sources"] = list(given["sources"])
+        try:
+            record = read_record(given, line, self._reading)
+        except BadField as fault:
+            raise InputError(f"nothing was written: {fault.field} {fault.reason}") from None
+        record.fresh = fresh
+        return record
+
+
+def draft(system: System, kind: Collection, identity: Identity, said: Mapping[str, Any], *, line: int = 1) -> Record:
+    """The only draft of a call, or of an identity in it.
 
     Raises:
         InputError: a field does not fit; its name and why.
 
     """
-    settings = system.settings
-    reading = Reading(identity.org, system.clock.now(), settings.max_value_bytes, settings.max_attachment_bytes)
-    given = {name: value for name, value in fields.items() if value is not None}
-    for part in PARTS:
-        if (value := getattr(identity, part)) is not None:
-            given[part] = value
-    given |= {
-        "sources": list(given.get("sources", ())),
-        "collection": kind.name,
-        "id": fields.get("id") or new_id(kind),
-    }
-    try:
-        record = read_record(given, line, reading)
-    except BadField as fault:
-        raise InputError(f"nothing was written: {fault.field} {fault.reason}") from None
-    record.fresh = fields.get("id") is None
-    return record
+    return Drafts(system, kind, identity).make(said, line=line)
 
 
 def again(record: Record, **values: Any) -> Record:
     """A copy of a draft with other values: a unit of work may be repeated, and a draft is never changed."""
-    return replace(record, values=record.values | values)
+    twin = Record(*_all_of(record))
+    twin.values = record.values | values
+    return twin
+
+
+_all_of = attrgetter(*(part.name for part in fields(Record)))

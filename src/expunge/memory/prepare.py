@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
-from expunge.datamap import Kind
+from expunge.datamap import Collection, Kind
 from expunge.memory.record import Record
 from expunge.search import Entry, embed
 from expunge.search.index import packed
 from expunge.system import System
 
 _MANY = 50
-"""From so many records on the words are hashed in a thread, so that others go on meanwhile."""
+"""From so many records on the words are hashed in a thread, beside the embedder, so that others go on meanwhile."""
 
 
 async def prepare(system: System, records: Iterable[Record]) -> None:
@@ -28,17 +29,15 @@ async def prepare(system: System, records: Iterable[Record]) -> None:
     ]
     if not found:
         return
-    texts = [list(texts_of(record)) for record in found]
-    if len(found) < _MANY:
-        hashed = _hash(system, found, texts)
-    else:
-        hashed = await asyncio.to_thread(_hash, system, found, texts)
+    texts = [texts_of(record) for record in found]
+    hashing = None
+    if len(found) >= _MANY:
+        hashing = asyncio.get_running_loop().run_in_executor(None, _hash, system, found, texts)
     vectors: Sequence[bytes | None] = [None] * len(found)
     if system.embedder is not None:
         limit = system.settings.embed_timeout_s
-        vectors = [
-            packed(vector) for vector in await embed(system.embedder, ["\n".join(text) for text in texts], limit)
-        ]
+        vectors = packed(await embed(system.embedder, ["\n".join(text) for text in texts], limit))
+    hashed = _hash(system, found, texts) if hashing is None else await hashing
     model = "" if system.embedder is None else system.embedder.name
     for record, (owner, words), vector in zip(found, hashed, vectors, strict=True):
         record.entry = Entry(owner, words, model, vector)
@@ -55,13 +54,23 @@ def _hash(system: System, records: Sequence[Record], texts: Sequence[list[str]])
     return hashed
 
 
-def texts_of(record: Record) -> Iterator[str]:
+def texts_of(record: Record) -> list[str]:
     """What search reads of a record: its texts, and every text inside of its JSON."""
-    kinds = {column.name: column.kind for column in record.collection.content}
-    for name in record.collection.searched:
+    texts: list[str] = []
+    for name, is_json in _searched(record.collection):
         value = record.values[name]
-        if value is not None:
-            yield from _strings(json.loads(value)) if kinds[name] is Kind.JSON else (value,)
+        if value is not None and is_json:
+            texts += _strings(json.loads(value))
+        elif value is not None:
+            texts.append(value)
+    return texts
+
+
+@lru_cache
+def _searched(kind: Collection) -> tuple[tuple[str, bool], ...]:
+    """The columns that search reads, and which of them hold JSON."""
+    kinds = {column.name: column.kind for column in kind.content}
+    return tuple((name, kinds[name] is Kind.JSON) for name in kind.searched)
 
 
 def _strings(value: object) -> Iterator[str]:

@@ -24,6 +24,7 @@ from expunge.memory.statements import (
     RESTS_ON,
     fetch,
     insert,
+    inserted,
     newest_versions,
     stored_columns,
 )
@@ -131,7 +132,8 @@ class _Put:
         """Where the records of the batch, and all that they rest on, already are."""
         wanted: dict[str, dict[str, None]] = defaultdict(dict)
         for record in records:
-            wanted[record.org].update(dict.fromkeys(record.needs if record.fresh else (record.id, *record.needs)))
+            if asked := record.needs if record.fresh else (record.id, *record.needs):
+                wanted[record.org].update(dict.fromkeys(asked))
         for org, ids in wanted.items():
             for page in _slices([record_id for record_id in ids if not self._comes_fresh(org, record_id)]):
                 given = _as_ids(page)
@@ -147,7 +149,7 @@ class _Put:
     def _guard_sources(self, records: Sequence[Record]) -> None:
         """A derived write is a write in the scope of each of its sources, and none may be marked (law 5)."""
         touched: list[tuple[tuple[str, ...], Instant]] = []
-        for record in records:
+        for record in records if self._located or self._leaving else ():
             for need in (record.id, *record.needs):
                 place = self._located.get((record.org, need))
                 if by := self._leaving.get((record.org, need)):
@@ -248,7 +250,7 @@ class _Put:
         for kind in RECORDS:
             if rows[kind.name]:
                 self._number(kind, rows[kind.name])
-                self._tx.change_many(insert(kind), rows[kind.name])
+                self._tx.change_many(insert(kind), map(inserted(kind), rows[kind.name]))
         self._index(rows)
         self._tx.change_many(ADD_EDGE, self._edges(self._batch.records.values()))
         # A record that was there already gets back the edges it lost to an erasure, where the source is back.

@@ -6,11 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from expunge.datamap import RECORDS, Collection, Column, Kind, Rule
+from expunge.datamap import RECORDS, Collection, Column, Kind, Role, Rule
 from expunge.errors import InputError
 from expunge.model.identity import PARTS, Identity
 from expunge.model.ids import check_id, shown
@@ -43,6 +43,33 @@ _KNOWN_EXPORTED = {
     for name, kind in _EXPORTED.items()
 }
 """The same in an export, where what a record brings has records of its own, and versions and bodies are described."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a caller fills of a collection: its columns, those of them that it has to, and what stands in the rest.
+
+    ``as_created`` are the times that are the one of its creation, when nothing else is said.
+    """
+
+    columns: dict[str, Column]
+    required: tuple[str, ...]
+    empty: dict[str, Any]
+    as_created: tuple[str, ...]
+
+    @classmethod
+    def of(cls, kind: Collection) -> _Form:
+        columns = {name: Column(name, Role.TIME, Kind.INSTANT) for name in _TIMES}
+        columns |= {column.name: column for column in kind.content}
+        return cls(
+            columns,
+            tuple(column.name for column in kind.content if column.required),
+            {column.name: column.default for column in columns.values()},
+            tuple(name for name in (*_TIMES[1:], "occurred_at", "due_at") if name in columns),
+        )
+
+
+_FORMS = {name: _Form.of(kind) for name, kind in _EXPORTED.items()}
 _MOST_WHOLE = 2**53 - 1
 """Whole numbers above it are not the same in every reader of JSON."""
 
@@ -96,7 +123,7 @@ class Record:
     """The text of a document."""
     rule: Rule | None = None
     """The lineage rule that its writer chose, instead of its collection's."""
-    brings: list[Record] = field(default_factory=list)
+    brings: tuple[Record, ...] = ()
     """Records that came with it and go with it, when it is rejected."""
     body: bytes | None = None
     """The bytes of its body, when they are not in a file."""
@@ -186,13 +213,18 @@ def read_record(raw: object, line: int, reading: Reading) -> Record:
 
 
 def _read_values(fields: dict[str, Any], collection: Collection, reading: Reading) -> dict[str, Any]:
-    values = _read_times(fields, reading)
-    for column in collection.content:
-        values[column.name] = _read_content(fields, column, reading.max_value_bytes)
-        if column.required and values[column.name] is None:
-            raise BadField(column.name, "is missing")
-    for name in ("occurred_at", "due_at"):
-        if name in values and values[name] is None:
+    form = _FORMS[collection.name]
+    values = form.empty.copy()
+    for name, value in fields.items():
+        if name in form.columns:
+            values[name] = _read_content(value, form.columns[name], reading.max_value_bytes)
+    for name in form.required:
+        if values[name] is None:
+            raise BadField(name, "is missing")
+    if values["created_at"] is None:
+        values["created_at"] = reading.now
+    for name in form.as_created:
+        if values[name] is None:
             values[name] = values["created_at"]
     _check_order(values)
     return values
@@ -241,14 +273,17 @@ def _id(value: object, field: str) -> str:
 
 
 def _read_identity(fields: dict[str, Any], org: str, collection: Collection, record_id: str) -> Identity:
-    parts = {name: fields[name] for name in PARTS if name in fields}
-    if collection.name == "sessions" and parts.setdefault("session_id", record_id) != record_id:
-        raise BadField("session_id", "differs from the id of the session")
+    given, session = fields.get, fields.get("session_id")
+    if collection.name == "sessions":
+        session = given("session_id", record_id)
+        if session != record_id:
+            raise BadField("session_id", "differs from the id of the session")
     try:
-        return identity_of(fields.get("org", org), *(parts.get(part) for part in PARTS))
+        return identity_of(given("org", org), given("namespace"), given("agent"), given("user_id"), session)
     except (InputError, TypeError):  # of several that are bad the first is named, by its own check
-        for name, value in {"org": fields.get("org", org), **parts}.items():
-            _id(value, name)
+        for name, value in {"org": org, **fields}.items():
+            if name == "org" or name in PARTS:
+                _id(value, name)
         raise
 
 
@@ -258,37 +293,19 @@ def identity_of(org: str, *parts: str | None) -> Identity:
     return Identity(org, *parts)
 
 
-def _read_times(fields: dict[str, Any], reading: Reading) -> dict[str, Any]:
-    created = _instant(fields, "created_at")
-    if created is None:
-        created = reading.now
-    values: dict[str, Any] = {"created_at": created}
-    for name in _TIMES[1:]:
-        given = _instant(fields, name)
-        values[name] = created if given is None else given
-    return values
-
-
-def _instant(fields: dict[str, Any], name: str) -> Instant | None:
-    if name not in fields:
-        return None
+def _instant(value: object, name: str) -> Instant:
     try:
-        return parse_instant(fields[name], "it")
+        return parse_instant(value, "it")
     except InputError as fault:
         raise BadField(name, fault.message) from None
 
 
-def _read_content(fields: dict[str, Any], column: Column, most: int) -> Any:
-    name = column.name
-    if name not in fields:
-        return column.default
-    if column.kind is Kind.INSTANT:
-        return _instant(fields, name)
-    if column.kind is Kind.KEY:
-        return _id(fields[name], name)
-    if column.kind in _READ_NUMBER:
-        return _READ_NUMBER[column.kind](fields[name], name)
-    value = _as_json(fields[name], name) if column.kind is Kind.JSON else fields[name]
+def _read_content(value: object, column: Column, most: int) -> Any:
+    name, kind = column.name, column.kind
+    if kind is Kind.JSON:
+        value = _as_json(value, name)
+    elif kind is not Kind.TEXT:
+        return _READ[kind](value, name)
     _check_text(value, name, most)
     if column.choices and value not in column.choices:
         raise BadField(name, f"must be one of {', '.join(column.choices)}")
@@ -326,13 +343,21 @@ def _flag(value: object, name: str) -> int:
     return int(value)
 
 
-_READ_NUMBER = {Kind.NUMBER: _whole, Kind.SHARE: _share, Kind.FLAG: _flag}
+_READ: Mapping[Kind | None, Callable[[object, str], Any]] = {
+    Kind.INSTANT: _instant,
+    Kind.KEY: _id,
+    Kind.NUMBER: _whole,
+    Kind.SHARE: _share,
+    Kind.FLAG: _flag,
+}
+_AS_JSON = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+"""Made once: to make one costs more than what it does."""
 
 
 def _as_json(value: object, name: str) -> str:
     """NaN and the infinities are no JSON, although Python reads them; a caller may give what is none at all."""
     try:
-        return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return _AS_JSON.encode(value)
     except (TypeError, ValueError, RecursionError):
         raise BadField(
             name, "is no JSON: NaN, infinite, circular, too deep, or of a kind that JSON does not have"
@@ -346,7 +371,9 @@ def _check_order(values: dict[str, Any]) -> None:
 
 
 def _read_sources(fields: dict[str, Any], record_id: str) -> tuple[str, ...]:
-    sources = fields.get("sources", [])
+    sources = fields.get("sources")
+    if sources is None:
+        return ()
     if not isinstance(sources, list):
         raise BadField("sources", f"must be a list of ids, not {type(sources).__name__}")
     read = tuple(_id(source, "sources") for source in sources)
@@ -380,7 +407,9 @@ def _read_original(record: Record, fields: dict[str, Any], reading: Reading) -> 
 
 
 def _read_files(fields: dict[str, Any]) -> tuple[str, ...]:
-    files = fields.get("attachments", [])
+    files = fields.get("attachments")
+    if files is None:
+        return ()
     if not isinstance(files, list) or not all(isinstance(name, str) and name for name in files):
         raise BadField("attachments", "must be a list of paths")
     if any("\ud800" <= char <= "\udfff" for name in files for char in name):

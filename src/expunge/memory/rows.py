@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from expunge.authority.port import Statement, Tx
 from expunge.datamap import CODES, MEMORIES, Rule
@@ -20,9 +20,9 @@ from expunge.memory.versions import (
     Work,
     by_id,
     current,
-    currents,
     later,
     sources_of,
+    standing,
     vector_of,
     versions,
     written,
@@ -39,8 +39,7 @@ LEAST_CONFIDENCE = 0.05
 _CONTENT = ("key", "value", "memory_type", "tags", "confidence", "on_expire", "deriver")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """A version to be written.
 
     ``expiry`` says whether the caller gave one, or took one away; otherwise a live one stays. ``if_version`` is the
@@ -53,8 +52,7 @@ class Setting:
     keyed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """A version that stands now, and whether an earlier call with the same idempotency key has written it."""
 
     row: Row
@@ -76,34 +74,36 @@ def set_rows(tx: Tx, work: Work, settings: Sequence[Setting]) -> list[Written]:
 
     """
     now = work.system.clock.now()
-    replayed = {index: row for index, given in enumerate(settings) if (row := _replayed(tx, given)) is not None}
-    to_write = [(index, given) for index, given in enumerate(settings) if index not in replayed]
-    keys = list(dict.fromkeys(given.record.values["key"] for _, given in to_write))
-    newest: dict[str, Row] = dict(currents(tx, MEMORIES, work.identity, keys))
-    fresh: dict[int, Record] = {}
-    for index, given in to_write:
-        key = given.record.values["key"]
-        fresh[index] = _following(given, newest.get(key), now)
-        before = newest.get(key)
-        newest[key] = fresh[index].values | {"version": 1 + (0 if before is None else before["version"])}
-    versions = work.put(tx, fresh.values()).versions if fresh else {}
-    written = {
-        index: record.values | {"id": record.id, "version": versions[record.id]} for index, record in fresh.items()
-    }
-    rows = replayed | written
-    return [Written(rows[index], index in replayed) for index in range(len(settings))]
+    replayed = [_replayed(tx, given) for given in settings]
+    keys = {given.record.values["key"]: None for given, row in zip(settings, replayed, strict=True) if row is None}
+    newest = standing(tx, MEMORIES, work.identity, list(keys))
+    fresh: list[Record] = []
+    rows: list[Row] = []
+    for given, row in zip(settings, replayed, strict=True):
+        if row is None:
+            key = given.record.values["key"]
+            record = _following(given, newest.get(key), now)
+            fresh.append(record)
+            rows.append(record.values)
+            newest[key] = record.values
+        else:
+            rows.append(row)
+    if fresh:
+        given_versions = work.put(tx, fresh).versions
+        for record in fresh:  # each a copy of this attempt's, see again()
+            record.values |= {"id": record.id, "version": given_versions[record.id]}
+    return [Written(row, was is not None) for row, was in zip(rows, replayed, strict=True)]
 
 
 def _following(given: Setting, before: Row | None, now: Instant) -> Record:
-    """The draft as the version after the one that is current."""
-    record = given.record
+    """The draft as the version after the one that is current, as far as reads see it; writing it gives the number."""
     version = 0 if before is None else before["version"]
     if given.if_version is not None and version != given.if_version:
         raise VersionConflict(f"the newest version is {version or 'none'}, not {given.if_version or 'none'}")
-    values: dict[str, Any] = {"updated_at": later(before, now)}
-    if not given.expiry and before is not None and is_live(before, now):
-        values |= {"expires_at": before["expires_at"], "on_expire": before["on_expire"]}
-    return again(record, **values)
+    if before is not None and not given.expiry and is_live(before, now):
+        kept = {"expires_at": before["expires_at"], "on_expire": before["on_expire"]}
+        return again(given.record, updated_at=later(before, now), version=version + 1, **kept)
+    return again(given.record, updated_at=later(before, now), version=version + 1)
 
 
 def _replayed(tx: Tx, given: Setting) -> Row | None:

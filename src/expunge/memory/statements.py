@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from operator import itemgetter
+from typing import Any
 
 from expunge.authority.port import Statement
 from expunge.datamap import RECORDS, Collection, Role
@@ -18,12 +21,18 @@ def stored_columns(collection: Collection) -> tuple[str, ...]:
 
 @lru_cache
 def insert(collection: Collection) -> Statement:
-    """Insert one record, under the number that it was given."""
+    """Insert one record, under the number that it was given. Takes what ``inserted`` takes out of it, by position."""
     columns = ("rid", *stored_columns(collection))
     return Statement(
         f"{collection.name}.insert",
-        f"INSERT INTO {collection.name} ({', '.join(columns)}) VALUES ({', '.join(':' + c for c in columns)})",
+        f"INSERT INTO {collection.name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
     )
+
+
+@lru_cache
+def inserted(collection: Collection) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """What takes the values for ``insert`` out of a row: by position they are bound in half of the time."""
+    return itemgetter("rid", *stored_columns(collection))
 
 
 @lru_cache

@@ -45,13 +45,14 @@ def current(tx: Tx, kind: Collection, identity: Identity, name: str) -> Row | No
     return next(iter(versions(tx, kind, identity, name, limit=1)), None)
 
 
-def currents(tx: Tx, kind: Collection, identity: Identity, names: Sequence[str]) -> dict[str, Row]:
-    """As ``current`` for many keys of one identity, by key; those that have no version are left out."""
+def standing(tx: Tx, kind: Collection, identity: Identity, names: Sequence[str]) -> dict[str, Row]:
+    """Of the current version of each of many keys of one identity what the next one follows from, by key.
+
+    Keys that have no version are left out.
+    """
     values = dict(zip(("org", *PARTS), identity.stored(), strict=True))
-    columns = ("rid", *stored_columns(kind))
-    rows = tx.rows(_currents(kind), names=json.dumps(list(names), ensure_ascii=False), **values)
-    found = (dict(zip(columns, row, strict=True)) for row in rows)
-    return {row[str(kind.versioned_by)]: row for row in found}
+    rows = tx.rows(_standing(kind), names=json.dumps(list(names), ensure_ascii=False), **values)
+    return {name: dict(zip(_FOLLOWED, row, strict=True)) for name, *row in rows}
 
 
 def versions(
@@ -114,11 +115,14 @@ def _versions(kind: Collection) -> Statement:
     )
 
 
+_FOLLOWED = ("version", "updated_at", "state", "expires_at", "on_expire")
+
+
 @lru_cache
-def _currents(kind: Collection) -> Statement:
-    columns = ", ".join(f"r.{column}" for column in ("rid", *stored_columns(kind)))
+def _standing(kind: Collection) -> Statement:
+    columns = ", ".join(f"r.{column}" for column in (str(kind.versioned_by), *_FOLLOWED))
     return Statement(
-        f"{kind.name}.currents",
+        f"{kind.name}.standing",
         f"""SELECT {columns} FROM json_each(:names) j CROSS JOIN {kind.name} r ON r.rid = (
             SELECT n.rid FROM {kind.name} n WHERE n.org = :org AND n.namespace = :namespace AND n.user_id = :user_id
             AND n.agent = :agent AND n.session_id = :session_id AND n.{kind.versioned_by} = j.value AND n.marked = 0

@@ -14,7 +14,7 @@ from expunge.authority.port import Tx
 from expunge.datamap import MEMORIES
 from expunge.errors import InputError, Refused
 from expunge.memory import prepare
-from expunge.memory.drafts import draft, id_for
+from expunge.memory.drafts import Drafts, id_for
 from expunge.memory.rows import (
     Expired,
     Setting,
@@ -101,29 +101,24 @@ async def set_many(system: System, call: Call, given: SetManyInput) -> SetManyOu
 
 async def _set(system: System, call: Call, who: Who, items: list[Any]) -> list[SetOutput]:
     work = Work(system, who.identity, call.as_of)
-    settings = [_setting(system, who.identity, item, line) for line, item in enumerate(items, start=1)]
+    drafts = Drafts(system, MEMORIES, work.identity)
+    settings = [_setting(drafts, item, line) for line, item in enumerate(items, start=1)]
     await prepare(system, (setting.record for setting in settings))
     written = await system.authority.run(partial(set_rows, work=work, settings=settings))
     return [_set_output(item) for item in written]
 
 
-def _setting(system: System, identity: Identity, item: Item, line: int) -> Setting:
+def _setting(drafts: Drafts, item: Item, line: int) -> Setting:
     if (item.ttl_seconds is not None) + (item.valid_to is not None) + item.clear_expiry > 1:
         raise InputError("ttl_seconds, valid_to and clear_expiry contradict each other", hint="give one of them")
-    now = system.clock.now()
-    fields: dict[str, Any] = {
-        "key": item.key,
-        "value": 0 if item.value is None else item.value,
-        "memory_type": item.memory_type,
-    }
-    fields |= {"tags": item.tags, "confidence": item.confidence, "on_expire": item.on_expire}
-    fields |= {"sources": item.sources, "lineage": item.lineage, "deriver": item.deriver}
-    fields["id"] = id_for(MEMORIES, identity, item.idempotency_key)
-    record = draft(system, MEMORIES, identity, fields, line=line)
+    fields = {name: getattr(item, name) for name in item.model_fields_set & _AS_GIVEN}
+    fields["value"] = 0 if item.value is None else item.value
+    fields["id"] = id_for(MEMORIES, drafts.identity, item.idempotency_key)
+    record = drafts.make(fields, line=line)
     if item.value is None:
         record.values["value"] = "null"
     if item.ttl_seconds is not None:
-        record.values["expires_at"] = now + item.ttl_seconds * 1_000_000
+        record.values["expires_at"] = drafts.now + item.ttl_seconds * 1_000_000
     elif item.valid_to is not None:
         record.values["expires_at"] = from_datetime(item.valid_to, "valid_to")
         record.given |= {"expires_at"}
@@ -131,9 +126,12 @@ def _setting(system: System, identity: Identity, item: Item, line: int) -> Setti
     return Setting(record, expiry=expiry, if_version=item.if_version, keyed=item.idempotency_key is not None)
 
 
+_AS_GIVEN = {"key", "memory_type", "tags", "confidence", "on_expire", "sources", "lineage", "deriver"}
+
+
 def _set_output(written: Written) -> SetOutput:
     row = written.row
-    return SetOutput.model_construct(
+    return SetOutput(  # pydantic makes a flat answer sooner than model_construct does
         memory_id=row["id"],
         key=row["key"],
         version=row["version"],

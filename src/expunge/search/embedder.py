@@ -17,6 +17,8 @@ Vectors = NDArray[np.float32]
 _TEXTS_A_CALL = 512
 _SHORTEST_GRAM, _LONGEST_GRAM = 3, 4
 _PRIME, _MIXER, _HALF, _ONE = np.uint32(0x01000193), np.uint32(0x2C1B3C6D), np.uint32(15), np.uint32(1)
+_AT_ONCE = 128
+"""So many texts are counted at once: of more the numbers between do not fit into the caches of a processor."""
 _SHORT = 20_000
 """Up to so many characters are embedded at once where the call is; more in a thread, so that others go on."""
 
@@ -54,7 +56,11 @@ class HashingEmbedder:
         return await asyncio.to_thread(self._embed, texts)
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
-        """All texts at once: their bytes one after the other, and no n-gram that reaches over an end counts."""
+        made = [self._count(texts[start : start + _AT_ONCE]) for start in range(0, len(texts) or 1, _AT_ONCE)]
+        return made[0] if len(made) == 1 else np.concatenate(made)
+
+    def _count(self, texts: Sequence[str]) -> Vectors:
+        """Texts at once: their bytes one after the other, and no n-gram that reaches over an end counts."""
         encoded = [f" {' '.join(text.casefold().split())} ".encode() for text in texts]
         signs = np.frombuffer(b"".join(encoded), np.uint8).astype(np.uint32)
         grams, found = signs, list[NDArray[np.uint32]]()

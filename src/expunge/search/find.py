@@ -20,6 +20,10 @@ from expunge.search.words import Words
 _FIRST_LOOK = 50
 _NEAR = 0.1
 """How near a vector has to be to count as found: below it there is no more than chance."""
+_COUNTED_HERE = 1000
+"""Up to so many records that match are counted here; of more the whole index says how rare a word is, in less time."""
+_SATURATION, _LENGTH = 1.2, 0.75
+"""The constants of BM25: how soon a word that stands there again counts no more, and how much the length matters."""
 _SMOOTHING = 60
 """The constant of reciprocal rank fusion: how much less a rank below the first counts."""
 
@@ -118,9 +122,35 @@ def newest(tx: Tx, query: Query) -> Found:
 
 
 def _by_words(tx: Tx, query: Query, match: str) -> list[int]:
-    """The records that have any of the words, best first. Looks further while too few of them are served (law 11)."""
-    size, wanted = max(_FIRST_LOOK, 4 * query.limit), max(_FIRST_LOOK, query.limit)
-    codes = json.dumps([kind.search_code for kind in query.kinds])
+    """The records that have any of the words, best first (BM25)."""
+    wanted, codes = max(_FIRST_LOOK, query.limit), json.dumps([kind.search_code for kind in query.kinds])
+    counted = tx.rows(_COUNTED, match=match, codes=codes, size=_COUNTED_HERE + 1)
+    if len(counted) > _COUNTED_HERE:
+        return _by_words_of_all(tx, query, match, wanted)
+    left = _let_through(tx, query, [number for number, _ in counted])
+    return _ranked([(number, counts) for number, counts in counted if number in left])[:wanted]
+
+
+def _ranked(counted: Sequence[tuple[int, bytes]]) -> list[int]:
+    """Records by BM25, best first, and of equal ones the newest. How rare a word is, is counted among them alone.
+
+    So neither other people's words, nor what is hidden, say anything about the order.
+    """
+    if not counted:
+        return []
+    table = np.frombuffer(b"".join(counts for _, counts in counted), np.uint16).reshape(len(counted), -1)
+    often, sizes = table[:, :-1].astype(np.float64), table[:, -1].astype(np.float64)
+    having = np.count_nonzero(often, axis=0)
+    rare = np.log1p((len(counted) - having + 0.5) / (having + 0.5))
+    damped = _SATURATION * (1 - _LENGTH + _LENGTH * sizes / max(sizes.mean(), 1.0))
+    scores = (often * (_SATURATION + 1) / (often + damped[:, None])) @ rare
+    ordered = sorted(zip(scores.tolist(), (number for number, _ in counted), strict=True), reverse=True)
+    return [number for _, number in ordered]
+
+
+def _by_words_of_all(tx: Tx, query: Query, match: str, wanted: int) -> list[int]:
+    """As ``_by_words``, by what the whole index says. Looks further while too few are served (law 11)."""
+    size, codes = max(_FIRST_LOOK, 4 * query.limit), json.dumps([kind.search_code for kind in query.kinds])
     while True:
         numbers = [number for (number,) in tx.rows(_MATCHING, match=match, codes=codes, size=size)]
         left = _let_through(tx, query, numbers)
@@ -195,6 +225,12 @@ _MATCHING = Statement(
     f"""SELECT rowid FROM search WHERE search MATCH :match AND rank MATCH 'bm25(0.0, 1.0)'
     AND rowid % {CODES} IN (SELECT value FROM json_each(:codes)) ORDER BY rank LIMIT :size""",
 )
+_COUNTED = Statement(
+    "search.counted",
+    f"""SELECT rowid, counted(search) FROM search WHERE search MATCH :match
+    AND rowid % {CODES} IN (SELECT value FROM json_each(:codes)) LIMIT :size""",
+)
+"""Rows ``(number, counts)``, see ``authority/sqlite/counting.py``."""
 _VECTORS_OF = Statement(
     "vectors.of",
     """SELECT v.record, v.vector FROM json_each(:records) j CROSS JOIN vectors v

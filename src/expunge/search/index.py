@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +21,7 @@ _DROP = Statement("search.drop", "DELETE FROM search WHERE rowid IN (SELECT valu
 _DROP_VECTORS = Statement("vectors.drop", "DELETE FROM vectors WHERE record IN (SELECT value FROM json_each(:records))")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What the index will know of a record: hashes of whose it is and of its words, and its vector if it has one."""
 
     owner: str
@@ -32,9 +30,15 @@ class Entry:
     vector: bytes | None
 
 
-def packed(vector: Vectors) -> bytes | None:
-    """A vector as it is stored: half-precision numbers, which rank as the full ones do in half of the space."""
-    return vector.astype(np.float16).tobytes() if vector.any() else None
+def packed(vectors: Vectors) -> list[bytes | None]:
+    """Vectors as they are stored: half-precision numbers, which rank as the full ones do in half of the space.
+
+    A vector of nothing but zeros is not stored.
+    """
+    halves = vectors.astype(np.float16)
+    data, size = halves.tobytes(), halves.shape[1] * halves.itemsize
+    says: list[bool] = np.any(vectors, axis=1).tolist()
+    return [data[row * size : (row + 1) * size] if says[row] else None for row in range(len(says))]
 
 
 def record_number(kind: Collection, rid: int) -> int:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import apsw
 
+from expunge.authority.sqlite.counting import teach
 from expunge.authority.sqlite.migrate import schema_version
 from expunge.authority.sqlite.pages import MOST_PAGES, VFS_NAME
 from expunge.authority.sqlite.place import Place
@@ -62,6 +63,7 @@ def open_connection(place: Place, *, create: bool, busy_ms: int, query_only: boo
             schema_version(connection, place)  # before anything is set: a file that is not ours stays as it is
             for name, value in _pragmas(place, query_only=query_only):
                 _set(connection, name, value, place)
+            teach(connection)
         except BaseException:
             connection.close(force=True)
             raise
