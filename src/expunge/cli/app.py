@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from expunge.authority.sqlite import Place
-from expunge.cli import show
+from expunge.cli import audit, show
 from expunge.cli.demo import run_demo
 from expunge.cli.options import Target, shared, with_target
 from expunge.cli.output import bars, err, print_json, read_input, write_file
@@ -95,6 +95,9 @@ def _tell(target: Target, answer: T, words: Callable[[T], None]) -> None:
 
 def _perform(target: Target, name: str, **values: Any) -> Any:
     return _run(target, lambda expunge: expunge.call(name, **values))
+
+
+app.add_typer(audit.commands(_perform), name="audit")
 
 
 @app.command("version")

@@ -15,7 +15,8 @@ from expunge.authority.port import Tx
 from expunge.memory import Attached, Batch, PutOutcome, Reading, Unit, discard, prepare, put_records, store_bodies
 from expunge.memory.bodies import Refs
 from expunge.model.instant import to_text
-from expunge.model.scope import Scope
+from expunge.model.scope import Scope, Target
+from expunge.operations.audited import note_read
 from expunge.operations.registry import Call, Input, OrgId, Output, UserId, id_of
 from expunge.subject import read_profile
 from expunge.system import System
@@ -87,6 +88,7 @@ def _write(tx: Tx, *, system: System, call: Call, batch: Batch, refs: Refs, give
     for org, count in outcome.by_org.items():
         audit.record(
             tx,
+            system.keys,
             audit.Entry(
                 org=org,
                 at=system.clock.now(),
@@ -95,6 +97,7 @@ def _write(tx: Tx, *, system: System, call: Call, batch: Batch, refs: Refs, give
                 operation="records.put",
                 outcome="done",
                 detail={"loaded": count},
+                as_of=call.as_of.get(org, 0),
             ),
         )
     return outcome
@@ -106,6 +109,11 @@ class ProfileInput(Input):
     org: OrgId
     user_id: UserId
     namespace: Annotated[str, id_of("namespace")] | None = None
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Whom it speaks of, for the audit."""
+        return (Target(self.org, namespace=self.namespace, user_id=self.user_id),)
 
 
 class Fact(Output):
@@ -142,11 +150,13 @@ class ProfileOutput(Output):
         return self.counts["facts"]
 
 
-async def profile(system: System, _call: Call, given: ProfileInput) -> ProfileOutput:
+async def profile(system: System, call: Call, given: ProfileInput) -> ProfileOutput:
     """Say what is held on a user, in one namespace or across all of an org."""
     namespaces = () if given.namespace is None else (given.namespace,)
     scope = Scope(org=given.org, user_ids=(given.user_id,), namespaces=namespaces)
+    began = await system.as_of(given.org)
     found = await system.authority.read(lambda tx: read_profile(tx, scope))
+    await note_read(system, call.by("subject.profile"), scope, found.counts, as_of=began[given.org])
     return ProfileOutput(
         org=given.org,
         user_id=given.user_id,
