@@ -1,0 +1,626 @@
+"""The audit: who did what, in a chain that shows every change, and names nobody who has been erased."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from expunge import Expunge, Settings, audit
+from expunge.audit import chain, clear
+from expunge.authority.port import Statement
+from expunge.authority.sqlite import migrate
+from expunge.errors import AuthInsufficient, DiskFull, InputError, NotRestorable, PlanChanged, Refused
+from expunge.keys import PseudonymKey
+from expunge.model.instant import ManualClock
+from expunge.operations import OPERATIONS, Actor, Role, perform
+from expunge.operations.audit import HeadOutput, Listed, VerifyOutput
+from tests.shell import Shell
+from tests.support import HOSTILE_IDS, audited, episode, files_of, one_of_each
+from tests.test_erasure import hold
+
+RAW = Path(__file__).parent / "raw"
+ORG = "default"
+
+
+async def verified(expunge: Expunge, **given: Any) -> VerifyOutput:
+    answer: VerifyOutput = await expunge.call("audit.verify", **given)
+    return answer
+
+
+async def listed(expunge: Expunge, **given: Any) -> list[Listed]:
+    entries: list[Listed] = (await expunge.call("audit.list", **given)).entries
+    return entries
+
+
+def happened(entries: list[Listed]) -> list[tuple[str, str]]:
+    """Operations with their outcomes, oldest first."""
+    return [(entry.operation, entry.outcome) for entry in reversed(entries)]
+
+
+async def ask(expunge: Expunge, text: str, **values: Any) -> list[tuple[Any, ...]]:
+    return await expunge.system.authority.read(lambda tx: tx.rows(Statement("test.ask", text), **values))
+
+
+async def names(expunge: Expunge, org: str = ORG) -> set[str]:
+    """What is filed in clear beside the chain of an org."""
+    return {name for (name,) in await ask(expunge, "SELECT name FROM audit_clear WHERE org = :org", org=org)}
+
+
+async def as_actor(expunge: Expunge, actor: str, name: str, role: Role = Role.OPERATOR, **values: Any) -> Any:
+    return await perform(expunge.system, OPERATIONS[name], {"org": ORG} | values, actor=Actor(actor, role))
+
+
+async def erase_as(expunge: Expunge, actor: str, user: str, **more: Any) -> Any:
+    words: dict[str, Any] = {"scope_type": "user_id", "scope_value": user, "purge": True} | more
+    return await as_actor(expunge, actor, "erasure.request", **words)
+
+
+def tamper(database: str, *statements: str) -> None:
+    """Change a database as another program does that knows nothing of the keys."""
+    subprocess.run(
+        [sys.executable, str(RAW / "tamper.py"), database], input=json.dumps(statements), text=True, check=True
+    )
+
+
+def holding(folder: Path, *words: str) -> list[str]:
+    """Which words stand in any byte of a folder."""
+    data = b"".join(files_of(folder).values())
+    return [word for word in words if word.encode() in data]
+
+
+# --- what is in it --------------------------------------------------------------------------------------------------
+
+
+async def test_all_that_is_done_is_an_entry_and_the_chain_verifies(expunge: Expunge) -> None:
+    """Law 2: writes, requests, reversals, a release, a rotation and reads of somebody's data, in one unbroken chain."""
+    await expunge.put([*one_of_each("ann", "a"), *one_of_each("bob", "b"), episode("x", "cem")])
+    hidden = await expunge.erase("ann", purge=False)
+    await expunge.restore(hidden.request_id)
+    await hold(expunge, "cem")
+    blocked = await expunge.erase("cem", purge=True)
+    await expunge.call("keys.rotate")
+    gone = await expunge.erase("ann", purge=True)
+    assert (blocked.status, gone.status) == ("blocked", "completed")
+    await expunge.profile("bob")
+    assert happened(await listed(expunge)) == [
+        ("records.put", "done"),
+        ("erasure.request", "intent"),
+        ("erasure.request", "hidden"),
+        ("erasure.restore", "done"),
+        ("erasure.request", "blocked"),
+        ("keys.rotate", "done"),
+        ("erasure.request", "intent"),
+        ("erasure.request", "completed"),
+        ("subject.profile", "read"),
+    ]
+    verdict = await verified(expunge)
+    assert (verdict.ok, verdict.entries, verdict.fault) == (True, 9, None)
+    assert verdict.head == await expunge.call("audit.head")
+    keys = {key for (key,) in await ask(expunge, "SELECT DISTINCT key_id FROM audit")}
+    assert keys == {key.id for key in expunge.system.keys.pseudonym_keys}
+    (read,) = await listed(expunge, user_id="bob")
+    assert read.detail["held"]["episodes"] == 1
+
+
+async def test_whoever_acts_is_the_actor_and_not_who_had_asked(expunge: Expunge) -> None:
+    """Deliver: actor and subject are different fields; a restore or a release by another person names that person."""
+    await expunge.put([episode("e", "ann")])
+    hidden = await erase_as(expunge, "alice", "ann", purge=False)
+    await as_actor(expunge, "boris", "erasure.restore", request_id=hidden.request_id)
+    entries = await listed(expunge)
+    assert [(entry.outcome, entry.names[entry.actor or ""]) for entry in reversed(entries)][1:] == [
+        ("intent", "alice"), ("hidden", "alice"), ("done", "boris"),
+    ]  # fmt: skip
+    assert [entry.n for entry in await listed(expunge, actor="boris")] == [4]
+    assert [entry.n for entry in await listed(expunge, actor="alice")] == [3, 2]
+    assert await listed(expunge, actor="ann") == []
+    assert {entry.n for entry in await listed(expunge, user_id="ann")} == {2, 3, 4}
+    assert await listed(expunge, user_id="alice") == []
+
+
+async def test_refusals_are_entries(expunge: Expunge, clock: ManualClock) -> None:
+    """Law 15: what is refused for want of a role, or because it cannot be done, is written down below every surface."""
+    await expunge.put([*one_of_each("ann", "a"), *one_of_each("bob", "b")])
+    with pytest.raises(AuthInsufficient):
+        await perform(
+            expunge.system,
+            OPERATIONS["erasure.request"],
+            {"org": ORG, "scope_type": "user_id", "scope_value": "ann"},
+            actor=Actor("mallory", Role.WRITER),
+        )
+    with pytest.raises(AuthInsufficient):
+        await perform(expunge.system, OPERATIONS["keys.rotate"], {}, actor=Actor("mallory", Role.ADMIN))
+    with pytest.raises(AuthInsufficient):
+        await as_actor(expunge, "mallory", "erasure.restore", Role.VIEWER, request_id="ann@example.com")
+    other = (await expunge.preview("bob")).plan_hash
+    with pytest.raises(PlanChanged):
+        await expunge.erase("ann", purge=True, plan_hash=other)
+    hidden = await expunge.erase("bob", purge=False)
+    clock.advance(15 * 86400)
+    with pytest.raises(NotRestorable):
+        await expunge.restore(hidden.request_id)
+    with pytest.raises(Refused):
+        await expunge.call("erasure.release", request_id=hidden.request_id)
+    refused = [entry for entry in reversed(await listed(expunge)) if entry.outcome == "refused"]
+    assert [(entry.operation, entry.detail["code"], entry.request_id) for entry in refused] == [
+        ("erasure.request", "AUTH_INSUFFICIENT", None),
+        ("keys.rotate", "AUTH_INSUFFICIENT", None),
+        ("erasure.restore", "AUTH_INSUFFICIENT", None),
+        ("erasure.request", "PLAN_CHANGED", None),
+        ("erasure.restore", "NOT_RESTORABLE", hidden.request_id),
+        ("erasure.release", "REFUSED", hidden.request_id),
+    ]
+    assert [entry.names[entry.actor or ""] for entry in refused] == ["mallory"] * 3 + ["operator"] * 3
+    for user in ("ann", "bob"):
+        assert [entry.outcome for entry in await listed(expunge, user_id=user)].count("refused") == 2, user
+    assert (await verified(expunge)).ok
+    assert "example.com" not in str(await audited(expunge))
+
+
+async def test_a_refusal_stays_one_where_nothing_can_be_written(
+    expunge: Expunge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law 2: no audit sink, no erasure; and a refusal that cannot be written down is still that refusal."""
+    await expunge.put([episode("e", "ann")])
+
+    def full(*_: object) -> None:
+        raise DiskFull
+
+    monkeypatch.setattr(audit, "record", full)
+    with pytest.raises(AuthInsufficient):
+        await as_actor(expunge, "mallory", "erasure.request", Role.VIEWER, scope_type="user_id", scope_value="ann")
+    with pytest.raises(DiskFull):
+        await expunge.erase("ann", purge=True)
+    assert (await expunge.profile("ann")).found is True
+    assert await ask(expunge, "SELECT count(*) FROM episodes WHERE marked = 0") == [(1,)]
+
+
+# --- who is named ---------------------------------------------------------------------------------------------------
+
+
+async def test_erasing_the_actor_leaves_no_clear_id_and_the_chain(expunge: Expunge) -> None:
+    """Law 14: somebody who acted is erased; nothing names them in any byte, and the chain is as it was (row 63)."""
+    actor, other = "ann-the-admin", "bob-the-other"
+    await expunge.put([episode("e", actor), episode("f", other), episode("g", "gus")])
+    await erase_as(expunge, actor, "gus", requester=other)
+    await as_actor(expunge, "operator", "subject.profile", user_id=actor)
+    await erase_as(expunge, other, "gus", requester=actor)
+    assert await names(expunge) == {"operator", actor, other}
+    before = await ask(expunge, "SELECT * FROM audit ORDER BY n")
+    asked = await expunge.call("erasure.list")
+    gone = await erase_as(expunge, "operator", actor)
+    assert (gone.status, gone.census["authority.audit_clear"]) == ("completed", 0)
+    assert holding(Path(expunge.settings.db).parent, actor, other) == [other]
+    assert await names(expunge) == {"operator", other}
+    assert (await ask(expunge, "SELECT * FROM audit ORDER BY n"))[: len(before)] == before
+    assert (await verified(expunge)).ok
+    assert len(await listed(expunge, actor=actor)) == 2  # whoever holds the keys finds what they did, by the guess
+    statuses = [await expunge.call("erasure.status", request_id=item.request_id) for item in asked.erasures]
+    assert [status.requester for status in statuses] == [None, other]
+
+
+@pytest.mark.parametrize("requester", ["ann-the-subject", "ann-the-subject called, and was in tears"])
+@pytest.mark.parametrize("purge", [True, False])
+async def test_an_erasure_of_oneself_leaves_nothing(
+    expunge: Expunge, clock: ManualClock, requester: str, purge: bool
+) -> None:
+    """Law 14: the actor, the subject and who asked are one; no entry of the erasure brings the name back (row 65)."""
+    ann = "ann-the-subject"
+    await expunge.put([episode("e", ann), episode("f", "bob")])
+    answer = await erase_as(expunge, ann, ann, requester=requester, purge=purge)
+    if not purge:
+        assert answer.requester == requester
+        clock.advance(15 * 86400)
+        ended = await expunge.call("erasure.resume_due")
+        assert [item.status for item in ended.erasures] == ["completed"]
+    assert holding(Path(expunge.settings.db).parent, ann) == []
+    status = await expunge.call("erasure.status", request_id=answer.request_id)
+    assert (status.status, status.purge, status.requester) == ("completed", True, None)
+    assert (await verified(expunge)).ok
+    assert await ask(expunge, "SELECT user_id FROM episodes") == [("bob",)]
+    assert {entry.request_id for entry in await listed(expunge, user_id=ann)} == {answer.request_id}
+
+
+async def test_a_whole_org_is_forgotten_and_another_stays(expunge: Expunge) -> None:
+    """Law 14: with an org every name of its audit goes, and none of another's."""
+    for org in ("one", "two"):
+        await expunge.put([episode("e", "ann")], org=org)
+        await expunge.call("subject.profile", user_id="ann", org=org)
+    gone = await expunge.erase(whole_org=True, purge=True, org="one")
+    assert gone.status == "completed"
+    assert (await names(expunge, "one"), await names(expunge, "two")) == (set(), {"operator", "ann"})
+    assert [(await verified(expunge, org=org)).ok for org in ("one", "two")] == [True, True]
+
+
+async def test_looking_after_somebody_who_is_gone_does_not_bring_them_back(expunge: Expunge) -> None:
+    """Law 14: the read is an entry by pseudonym, and nobody is named of whom nothing is held; who came back is."""
+    await expunge.put([episode("e", "ann-the-subject")])
+    await expunge.erase("ann-the-subject", purge=True)
+    await expunge.profile("ann-the-subject")
+    assert holding(Path(expunge.settings.db).parent, "ann-the-subject") == []
+    assert [entry.outcome for entry in await listed(expunge, user_id="ann-the-subject")] == [
+        "read",
+        "completed",
+        "intent",
+    ]
+    await expunge.put([episode("again", "ann-the-subject")])
+    await expunge.profile("ann-the-subject")
+    assert "ann-the-subject" in await names(expunge)
+    await expunge.erase("ann-the-subject", purge=True)
+    assert holding(Path(expunge.settings.db).parent, "ann-the-subject") == []
+
+
+async def test_a_name_is_not_filed_by_work_that_began_before_the_erasure(expunge: Expunge) -> None:
+    """Law 4: what an actor does who was erased meanwhile is an entry, by pseudonym alone."""
+    await expunge.put([episode("e", "ann-the-actor"), episode("f", "bob")])
+    began = await expunge.as_of()
+    await expunge.erase("ann-the-actor", purge=True)
+    stale = Actor("ann-the-actor")
+    values = {"org": ORG, "records": [episode("g", "bob")]}
+    await perform(expunge.system, OPERATIONS["records.put"], values, actor=stale, as_of=began or {ORG: 0})
+    assert "ann-the-actor" not in await names(expunge)
+    assert len(await listed(expunge, actor="ann-the-actor")) == 1
+    await as_actor(expunge, "ann-the-actor", "records.put", records=[episode("h", "bob")])
+    assert "ann-the-actor" in await names(expunge)  # who came back and acts
+
+
+async def test_the_census_counts_a_name_that_is_left(expunge: Expunge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 7: mutation `no-op` of what takes the names out turns it red, and a resume heals it."""
+    await expunge.put([episode("e", "ann"), episode("f", "bob")])
+    await expunge.profile("ann")
+    await expunge.profile("bob")
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            clear, "_REMOVE", Statement("test.no_op", "DELETE FROM audit_clear WHERE :names IS NULL AND org = :org")
+        )
+        answer = await expunge.erase("ann", purge=True)
+    assert (answer.status, answer.residue) == ("failed", {"audit_clear": 1})
+    answer = await expunge.resume(answer.request_id)
+    assert (answer.status, answer.residue) == ("completed", {})
+    assert await names(expunge) == {"operator", "bob"}
+    back = Statement(
+        "test.back",
+        "INSERT INTO audit_clear (pseudonym, key_id, org, part, name, seq) VALUES ('p', 'k', 'default', 'actor', 'ann', 0)",
+    )
+    await expunge.system.authority.run(lambda tx: tx.change(back))
+    again = await expunge.call("erasure.census", request_id=answer.request_id)
+    assert {name: count for name, count in again.census.items() if count} == {"authority.audit_clear": 1}
+
+
+async def test_nobody_is_found_by_trying_ids(expunge: Expunge) -> None:
+    """Law 14: ten thousand ids are tried against all that the chain holds, without the key; with it, one fits (row 127)."""
+    await expunge.put([episode("e", "u-4242")])
+    await expunge.erase("u-4242", purge=True)
+    rows = await ask(expunge, "SELECT key_id, body, mac FROM audit")
+    held = " ".join(f"{key} {body} {mac.hex()}" for key, body, mac in rows)
+    ids = [f"u-{number}" for number in range(10_000)]
+
+    def guesses(value: str) -> list[str]:
+        plain = [value, f"{ORG}\0user_id\0{value}", f"expunge/pseudonym/1\0{ORG}\0user_id\0{value}"]
+        plain.append(f"expunge/pseudonym/1\0{ORG}\0actor\0{value}")
+        data = [text.encode() for text in plain]
+        return [hashlib.sha256(one).hexdigest()[:8] for one in data] + [
+            hmac.digest(b"", one, "sha256").hex()[:8] for one in data
+        ]
+
+    assert [value for value in ids if value in held] == []
+    assert [value for value in ids if any(guess in held for guess in guesses(value)[:8] if len(guess) == 8)] == []
+    key = expunge.system.keys.current
+    assert [value for value in ids if key.pseudonym(ORG, "user_id", value) in held] == ["u-4242"]
+
+
+# --- finding --------------------------------------------------------------------------------------------------------
+
+
+async def test_somebody_is_found_before_and_after_a_rotation(expunge: Expunge) -> None:
+    """Law 14: by pseudonym, under every key there has been; also by actor, and by the erasure."""
+    await expunge.put([episode("e", "ann"), episode("f", "bob")])
+    first = await expunge.erase("ann", purge=True)
+    hidden = await expunge.erase("bob", purge=False)
+    await expunge.call("keys.rotate")
+    await expunge.put([episode("g", "ann")])
+    second = await expunge.erase("ann", purge=True)
+    await expunge.restore(hidden.request_id)  # entered under the new key, with pseudonyms under the old one
+    assert {entry.request_id for entry in await listed(expunge, user_id="ann")} == {first.request_id, second.request_id}
+    found = await listed(expunge, user_id="bob")
+    assert [entry.outcome for entry in found] == ["done", "hidden", "intent"]
+    assert len({entry.key_id for entry in found}) == 1
+    assert [entry.outcome for entry in await listed(expunge, request_id=second.request_id)] == ["completed", "intent"]
+    assert len(await listed(expunge, actor="operator")) == len(await listed(expunge))
+    assert (await verified(expunge)).ok
+
+
+async def test_pages_go_to_the_end_and_times_narrow(expunge: Expunge, clock: ManualClock) -> None:
+    """Law 11: a page says that there are more; law 13: `since` is the first time, `until` the first that is too late."""
+    for number in range(7):
+        await expunge.put([episode(f"e{number}", "ann")])
+        clock.advance(60)
+    seen: list[int] = []
+    after = None
+    while True:
+        page = await expunge.call("audit.list", limit=3, after=after)
+        seen += [entry.n for entry in page.entries]
+        if (after := page.next) is None:
+            break
+    assert seen == [7, 6, 5, 4, 3, 2, 1]
+    entries = await listed(expunge, since="2026-01-01T00:02:00Z", until="2026-01-01T00:04:00Z")
+    assert [entry.n for entry in entries] == [4, 3]
+    for wrong in ({"limit": 0}, {"limit": 1001}, {"since": "2026-01-01"}, {"user_id": ""}, {"after": -1}):
+        with pytest.raises(InputError):
+            await expunge.call("audit.list", **wrong)
+
+
+async def test_hostile_ids_are_other_people(in_memory: Expunge) -> None:
+    """Law 12: as a user and as an actor, each id finds its own entries and nobody else's."""
+    ids = HOSTILE_IDS[::3]
+    for number, user in enumerate(ids):
+        await as_actor(in_memory, user, "records.put", records=[episode(f"e{number}", user)])
+        await as_actor(in_memory, user, "subject.profile", user_id=user)
+    for number, user in enumerate(ids):
+        assert [entry.n for entry in await listed(in_memory, user_id=user)] == [2 * number + 2], user
+        mine = await listed(in_memory, actor=user)
+        assert [(entry.n, entry.names[entry.actor or ""]) for entry in mine] == [
+            (2 * number + 2, user), (2 * number + 1, user),
+        ]  # fmt: skip
+    assert (await verified(in_memory)).ok
+
+
+async def test_two_orgs_of_the_same_ids_do_not_mix(expunge: Expunge) -> None:
+    """Law 1: each org has its chain and its pseudonyms."""
+    answers = {}
+    for org in ("one", "two"):
+        await expunge.put([episode("e", "ann")], org=org)
+        answers[org] = await expunge.erase("ann", purge=True, org=org)
+    for org, answer in answers.items():
+        entries = await listed(expunge, org=org, user_id="ann")
+        assert [entry.n for entry in entries] == [3, 2]
+        assert {entry.request_id for entry in entries} == {answer.request_id}
+    pseudonyms = [(await audited(expunge, org=org))[1]["subjects"] for org in answers]
+    assert pseudonyms[0] != pseudonyms[1]
+
+
+# --- tampering ------------------------------------------------------------------------------------------------------
+
+_SWAP = """UPDATE audit SET n = CASE n WHEN 3 THEN 1000 WHEN 4 THEN 1001 END WHERE org = 'default' AND n IN (3, 4)"""
+_BACK = """UPDATE audit SET n = CASE n WHEN 1000 THEN 4 WHEN 1001 THEN 3 END WHERE org = 'default' AND n > 999"""
+_HERE = "org = 'default' AND n"
+TAMPERED: dict[str, tuple[list[str], str, int]] = {
+    "a body": ([f"UPDATE audit SET body = replace(body, '\"loaded\":1', '\"loaded\":2') WHERE {_HERE} = 3"], "broken", 3),
+    "a space in a body": ([f"UPDATE audit SET body = body || ' ' WHERE {_HERE} = 1"], "broken", 1),
+    "a mac": ([f"UPDATE audit SET mac = zeroblob(32) WHERE {_HERE} = 2"], "broken", 2),
+    "a short mac": ([f"UPDATE audit SET mac = substr(mac, 1, 31) WHERE {_HERE} = 2"], "broken", 2),
+    "a whole entry from elsewhere": (
+        [f"""UPDATE audit SET (body, mac) = (SELECT body, mac FROM audit WHERE {_HERE} = 5) WHERE {_HERE} = 3"""],
+        "broken", 3,
+    ),
+    "one deleted": ([f"DELETE FROM audit WHERE {_HERE} = 4"], "missing", 4),
+    "the first deleted": ([f"DELETE FROM audit WHERE {_HERE} = 1"], "missing", 1),
+    "one deleted, and those behind it moved up": (
+        [f"DELETE FROM audit WHERE {_HERE} = 4", *(f"UPDATE audit SET n = {n - 1} WHERE {_HERE} = {n}" for n in (5, 6))],
+        "broken", 4,
+    ),
+    "two swapped": ([_SWAP, _BACK], "reordered", 3),
+    "one renumbered": ([f"UPDATE audit SET n = 9 WHERE {_HERE} = 5"], "reordered", 5),
+    "the last renumbered": ([f"UPDATE audit SET n = 7 WHERE {_HERE} = 6"], "reordered", 6),
+    "another key's name": ([f"UPDATE audit SET key_id = 'pk-0' WHERE {_HERE} = 5"], "unknown key", 5),
+    "another org's entry": (
+        [
+            f"""UPDATE audit SET (key_id, body, mac) = (SELECT key_id, body, mac FROM audit WHERE org = 'other' AND n = 2)
+            WHERE {_HERE} = 2"""
+        ],
+        "broken", 2,
+    ),
+    "another org's chain": (
+        ["DELETE FROM audit WHERE org = 'default'", "UPDATE audit SET org = 'default' WHERE org = 'other'"], "broken", 1,
+    ),
+    "the end cut": ([f"DELETE FROM audit WHERE {_HERE} > 4"], "cut", 5),
+    "all of it cut": ([f"DELETE FROM audit WHERE {_HERE} > 0"], "cut", 1),
+    "one added": (
+        ["INSERT INTO audit SELECT org, 7, key_id, body, mac FROM audit WHERE org = 'default' AND n = 6"], "broken", 7,
+    ),
+    "the head forgotten": (["UPDATE orgs SET audit_head = NULL WHERE org = 'default'"], "broken", 6),
+    "the length less": (["UPDATE orgs SET audit_length = 5 WHERE org = 'default'"], "broken", 6),
+    "another name filed": (["UPDATE audit_clear SET name = 'eve' WHERE org = 'default'"], "misnamed", 0),
+}  # fmt: skip
+_CUT = [
+    f"DELETE FROM audit WHERE {_HERE} > 4",
+    """UPDATE orgs SET audit_length = 4, audit_head = (SELECT mac FROM audit WHERE org = 'default' AND n = 4)
+    WHERE org = 'default'""",
+]
+
+
+@pytest.fixture
+async def chained(settings: Settings) -> Settings:
+    """A database that is closed, with six entries in each of two orgs."""
+    async with Expunge(settings=settings, clock=ManualClock()) as expunge:
+        for number in range(6):
+            for org in (ORG, "other"):
+                await expunge.put([episode(f"e{number}", "ann")], org=org)
+    return settings
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+async def test_each_way_to_tamper_is_named_at_its_entry(chained: Settings, what: str) -> None:
+    """Deliver: `audit verify` names the first broken, missing or reordered entry; the other org stays whole."""
+    statements, kind, n = TAMPERED[what]
+    tamper(chained.db, *statements)
+    async with Expunge(settings=chained, clock=ManualClock()) as expunge:
+        verdict = await verified(expunge)
+        assert verdict.fault is not None, what
+        assert (verdict.ok, verdict.fault.kind, verdict.fault.n) == (False, kind, n)
+        assert verdict.entries == (n - 1 if n and what not in {"the head forgotten", "the length less"} else 6)
+        if what != "another org's chain":
+            assert (await verified(expunge, org="other")).ok
+
+
+async def test_a_cut_end_shows_against_a_remembered_head(chained: Settings) -> None:
+    """Deliver: who cuts the end and mends the org's own note of it is found out by a head that was kept elsewhere."""
+    async with Expunge(settings=chained, clock=ManualClock()) as expunge:
+        kept: HeadOutput = await expunge.call("audit.head")
+        await expunge.put([episode("more", "ann")])
+        assert (await verified(expunge, head=kept.model_dump())).ok  # a chain may grow
+    tamper(chained.db, *_CUT)
+    async with Expunge(settings=chained, clock=ManualClock()) as expunge:
+        assert (await verified(expunge)).ok
+        verdict = await verified(expunge, head=kept.model_dump())
+        assert verdict.fault is not None
+        assert (verdict.fault.kind, verdict.fault.n, verdict.entries) == ("cut", 5, 4)
+        for number in range(3):  # it grows over the cut
+            await expunge.put([episode(f"later{number}", "ann"), episode(f"other{number}", "ann")])
+        verdict = await verified(expunge, head=kept.model_dump())
+        assert verdict.fault is not None
+        assert (verdict.fault.kind, verdict.fault.n) == ("rewritten", 6)
+        for wrong in ({"org": "other"}, {"mac": "00"}, {"n": -1}, {"format": "x"}, {"more": 1}):
+            with pytest.raises(InputError):
+                await verified(expunge, head=kept.model_dump() | wrong)
+
+
+async def test_an_empty_chain_is_whole(expunge: Expunge) -> None:
+    """Law 16: nothing happened, and that is what it says."""
+    verdict = await verified(expunge, org="nobody")
+    assert (verdict.ok, verdict.entries, verdict.head.n, verdict.head.mac) == (True, 0, 0, "0" * 64)
+    assert await listed(expunge, org="nobody") == []
+
+
+def test_the_chain_can_be_checked_by_hand() -> None:
+    """Docs: the MAC is what docs/audit.md says it is."""
+    key = PseudonymKey("pk-1", b"k" * 32)
+    secret = hmac.new(b"k" * 32, b"expunge/audit-chain/1", "sha256").digest()
+    message = b"expunge/audit/1\0" + "jürgen".encode() + b"\0" + b"7\0pk-1\0" + bytes(32) + b'{"at":1}'
+    assert chain.link(chain.chain_secret(key), (chain.chain_of("jürgen"), 7, "pk-1"), bytes(32), '{"at":1}') == (
+        hmac.new(secret, message, "sha256").digest()
+    )
+
+
+# --- several processes, older databases, the command ------------------------------------------------------------------
+
+_WRITER = """
+import asyncio, sys
+from expunge import Expunge, Settings
+
+async def main():
+    async with Expunge(settings=Settings(db=sys.argv[1])) as expunge:
+        for number in range(40):
+            name = f"{sys.argv[2]}-{number}"
+            await expunge.put([{"collection": "episodes", "id": name, "user_id": sys.argv[2], "input": "x"}])
+
+asyncio.run(main())
+"""
+
+
+async def test_writers_in_two_processes_make_one_chain(settings: Settings) -> None:
+    """Law 2: entries of several processes stand in one unbroken chain, beside erasures."""
+    async with Expunge(settings=settings) as expunge:
+        await expunge.put([episode(f"u{number}", f"user-{number}") for number in range(10)])
+        writers = [
+            await asyncio.create_subprocess_exec(sys.executable, "-c", _WRITER, settings.db, name)
+            for name in ("a", "b")
+        ]
+        for number in range(10):
+            assert (await expunge.erase(f"user-{number}", purge=True)).status == "completed"
+        assert [await writer.wait() for writer in writers] == [0, 0]
+        verdict = await verified(expunge)
+        assert (verdict.ok, verdict.entries) == (True, 1 + 2 * 40 + 2 * 10)
+
+
+@pytest.fixture
+async def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Settings:
+    """A database of an older schema, with what its audit held: in clear who acted and who had asked."""
+    settings = Settings(db=str(tmp_path / "old.db"), org="acme")
+    real = migrate.migrations()
+    with monkeypatch.context() as patched:
+        patched.setattr(migrate, "migrations", lambda: [item for item in real if item[0] <= request.param])
+        async with Expunge(settings=settings, clock=ManualClock()) as expunge:
+            key = expunge.system.keys.current
+    pseudonym = key.pseudonym("acme", "user_id", "ann")
+    connection = apsw.Connection(settings.db)
+    insert = "INSERT INTO audit VALUES (?, ?, ?, ?, 'operator', 'erasure.request', ?, 'er-1', ?, ?)"
+    subjects = json.dumps([{"user_id": pseudonym}])
+    detail = json.dumps({"attempt": 1, "purge": True, "scope_type": "user_id", "requester": "ann-who-asked"})
+    for org in ("acme", "other"):
+        connection.execute("INSERT INTO orgs (org, seq, ledger_length) VALUES (?, 2, 1)", (org,))
+        for n, outcome in enumerate(("intent", "completed"), start=1):
+            connection.execute(insert, (org, n, 1000 + n, "ops", outcome, subjects, detail))
+    connection.execute(
+        "INSERT INTO ledger VALUES ('acme', 1, 'intent', 'er-1', 0, ?)",
+        (json.dumps({"scope": {"key_id": key.id}}),),
+    )
+    assert connection.pragma("user_version") == request.param
+    connection.close()
+    return settings
+
+
+@pytest.mark.parametrize("older", [1, 2], indirect=True)
+async def test_the_audit_of_an_older_database_is_chained(older: Settings) -> None:
+    """Deliver: numbered migrations. Old entries are chained in their order, say so, and are found; their table goes."""
+    for _ in range(2):  # the second opening finds it done
+        async with Expunge(settings=older, clock=ManualClock()) as expunge:
+            verdict = await verified(expunge, org="acme")
+            assert (verdict.ok, verdict.entries) == (True, 2)
+            assert (await verified(expunge, org="other")).entries == 2
+            entries = await listed(expunge, user_id="ann")
+            assert [(entry.n, entry.outcome, entry.names.get(entry.actor or "")) for entry in entries] == [
+                (2, "completed", "ops"), (1, "intent", "ops"),
+            ]  # fmt: skip
+            assert entries[0].detail == {"attempt": 1, "purge": True, "scope_type": "user_id", "adopted": True}
+            assert await ask(expunge, "SELECT count(*) FROM sqlite_schema WHERE name = 'audit_unchained'") == [(0,)]
+    async with Expunge(settings=older, clock=ManualClock()) as expunge:
+        await expunge.put([episode("e", "ann")])
+        assert (await verified(expunge)).entries == 3
+        await expunge.erase("ann", purge=True)
+        assert holding(Path(older.db).parent, "ann-who-asked") == []
+
+
+async def test_nothing_is_adopted_over_a_chain(chained: Settings) -> None:
+    """Law 16: a table put in the place of the old one does not get its rows into a chain that is there."""
+    tamper(
+        chained.db,
+        """CREATE TABLE audit_unchained (org TEXT, n INTEGER, at INTEGER, actor TEXT, role TEXT, operation TEXT,
+        outcome TEXT, request_id TEXT, subjects TEXT, detail TEXT)""",
+        "INSERT INTO audit_unchained VALUES ('default', 1, 1, 'eve', 'operator', 'x', 'done', NULL, '[]', '{}')",
+    )
+    async with Expunge(settings=chained, clock=ManualClock()) as expunge:
+        verdict = await verified(expunge)
+        assert (verdict.ok, verdict.entries) == (True, 6)
+        assert await ask(expunge, "SELECT count(*) FROM sqlite_schema WHERE name = 'audit_unchained'") == [(0,)]
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    """Deliver: `audit list`, `verify` and `head`; verify exits 1 on a fault, and a kept head shows a cut."""
+    shell = Shell(tmp_path)
+    line = json.dumps({"collection": "episodes", "id": "e", "user_id": "ann", "input": "x"}).encode()
+    shell.run("load", "-", stdin=line)
+    request_id = shell.json("erase", "--user", "ann", "--yes")["request_id"]
+    shell.run("audit", "head", "-o", "head.json")
+    found = shell.json("audit", "list", "--user", "ann")
+    assert [(entry["outcome"], entry["request_id"]) for entry in found["entries"]] == [
+        ("hidden", request_id), ("intent", request_id),
+    ]  # fmt: skip
+    assert shell.json("audit", "list", "--limit", "1")["next"] == 3
+    assert b"there are more: --after 3" in shell.run("audit", "list", "--limit", "1").stderr
+    assert b"erasure.request" in shell.run("audit", "list", "--actor", "operator").stdout
+    assert b"3 entries are as they were written" in shell.run("audit", "verify").stdout
+    assert b"none was cut" in shell.run("audit", "verify", "--head", "head.json").stdout
+    assert shell.json("audit", "head") == json.loads((tmp_path / "head.json").read_bytes())
+    database = str(tmp_path / "expunge.db")
+    tamper(
+        database,
+        "DELETE FROM audit WHERE n = 3",
+        "UPDATE orgs SET audit_length = 2, audit_head = (SELECT mac FROM audit WHERE n = 2)",
+    )
+    assert shell.json("audit", "verify")["ok"] is True
+    assert shell.json("audit", "verify", "--head", "head.json", exits=1)["fault"]["kind"] == "cut"
+    tamper(database, "UPDATE audit SET body = '{}' WHERE n = 1")
+    assert b"entry 1: broken" in shell.run("audit", "verify", exits=1).stdout
+    (tmp_path / "head.json").write_text("[]")
+    assert shell.error("audit", "verify", "--head", "head.json", exits=2)["code"] == "INVALID_INPUT"
+    assert shell.error("audit", "verify", "--head", "none.json", exits=2)["code"] == "INVALID_INPUT"
