@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.agents import one_by_one, thousand
+from bench.audit import verifying
 from bench.breakdown import breakdown_many, breakdown_one
 from bench.erasure import QUICK, Sizes, many_users, one_linked_user, one_user
 from bench.harness import Report, as_markdown, machine, show
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Callable[[Path, Sizes], Awaitable[Report]]] = {
     "agents-1000": thousand,
     "recall": recall,
     "beside-readers": beside,
+    "audit": verifying,
     "peer": peer,
 }
 

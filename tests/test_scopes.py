@@ -74,7 +74,9 @@ def test_profile_selector_preview_and_census_agree(data: st.DataObject, made: li
                 direct = told.count(told.direct)
                 assert profile == direct
                 assert selected == [told.count(told.direct, place) for place in range(len(scope.targets))]
-                assert counted == [counts | {"lineage": 0, "search": 0, "vectors": 0} for counts in selected]
+                assert counted == [
+                    counts | {"lineage": 0, "search": 0, "vectors": 0, "audit_clear": 0} for counts in selected
+                ]
                 for purge in (True, False):
                     seen = await preview(expunge.system, Order(scope, scope.type, purge=purge))
                     assert {name: counts["direct"] for name, counts in seen.goes.items()} == direct

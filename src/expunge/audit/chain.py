@@ -11,6 +11,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from expunge.audit.clear import Name, file_names
@@ -25,6 +26,12 @@ START = bytes(32)
 _APPEND = Statement(
     "audit.append", "INSERT INTO audit (org, n, key_id, body, mac) VALUES (:org, :n, :key_id, :body, :mac)"
 )
+_BEFORE = Statement(
+    "audit.before",
+    """SELECT audit_length, audit_head, seq, EXISTS (SELECT 1 FROM audit_clear WHERE pseudonym = :actor)
+    FROM orgs WHERE org = :org""",
+)
+"""What the next entry is chained to, and whether its actor is filed: one statement costs less than two."""
 _LATEST = Statement(
     "audit.latest", "SELECT json_extract(body, '$.at') FROM audit WHERE org = :org ORDER BY n DESC LIMIT 1"
 )
@@ -36,8 +43,8 @@ class Entry:
 
     ``actor`` is who did it, by clear id; where only their pseudonym is at hand, that is ``known_as``, and ``actor`` is
     empty. ``subjects`` are pseudonyms, under the key ``subjects_key`` (the current one unless it is given).
-    ``requester`` and ``user_ids`` (whom it speaks of) are filed in clear, apart from the chain. ``as_of`` is the org's
-    erasure counter as it stood when the work began: nobody is named who was erased since (law 4).
+    ``actor`` and ``requester`` are filed in clear, apart from the chain. ``as_of`` is the org's erasure counter as it
+    stood when the work began: nobody is named who was erased since (law 4).
     """
 
     org: str
@@ -52,7 +59,6 @@ class Entry:
     detail: Mapping[str, Any] = field(default_factory=dict)
     known_as: str | None = None
     requester: str | None = None
-    user_ids: Sequence[str] = ()
     as_of: int | None = None
 
 
@@ -67,23 +73,32 @@ class Head:
 
 def record(tx: Tx, keys: KeyRing, entry: Entry) -> None:
     """Append an entry, in the transaction of what it speaks of: neither is there without the other (law 2)."""
-    length, previous, seq = audit_head(tx, entry.org)
-    n, key = length + 1, keys.current
-    named = {("actor", entry.actor): None} if entry.actor else {}
-    named |= {("user_id", user_id): None for user_id in entry.user_ids}
-    named |= {} if entry.requester is None else {("requester", entry.requester): None}
-    names = {name: Name(key.pseudonym(entry.org, *name), *name) for name in named}
-    body = canonical_plain(_body(entry, key, {part: filed.pseudonym for (part, _), filed in names.items()})).decode()
-    mac = link(chain_secret(key), (chain_of(entry.org), n, key.id), previous or START, body)
-    tx.change(_APPEND, org=entry.org, n=n, key_id=key.id, body=body, mac=mac)
-    set_audit_head(tx, entry.org, n, mac)
-    file_names(tx, keys, entry.org, names.values(), at=entry.at, seq=seq, as_of=entry.as_of)
+    key, org = keys.current, entry.org
+    actor = _pseudonym_of_actor(key, org, entry.actor) if entry.actor else entry.known_as
+    requester = None if entry.requester is None else key.pseudonym(org, "requester", entry.requester)
+    rows = tx.rows(_BEFORE, org=org, actor=actor)
+    length, previous, seq, filed = rows[0] if rows else (0, None, 0, 0)
+    n, body = length + 1, canonical_plain(_body(entry, key.id, actor, requester)).decode()
+    mac = link(chain_secret(key), (chain_of(org), n, key.id), previous or START, body)
+    tx.change(_APPEND, org=org, n=n, key_id=key.id, body=body, mac=mac)
+    set_audit_head(tx, org, n, mac)
+    names = [Name(str(actor), "actor", entry.actor)] if entry.actor and not filed else []
+    if entry.requester is not None:
+        names.append(Name(str(requester), "requester", entry.requester))
+    if names:
+        file_names(tx, keys, org, names, at=entry.at, seq=seq, as_of=entry.as_of)
 
 
-def _body(entry: Entry, key: PseudonymKey, pseudonyms: Mapping[str, str]) -> dict[str, Any]:
+@lru_cache(maxsize=64)
+def _pseudonym_of_actor(key: PseudonymKey, org: str, actor: str) -> str:
+    """Few act, and each does much."""
+    return key.pseudonym(org, "actor", actor)
+
+
+def _body(entry: Entry, key_id: str, actor: str | None, requester: str | None) -> dict[str, Any]:
     body: dict[str, Any] = {
         "at": entry.at,
-        "actor": pseudonyms.get("actor", entry.known_as),
+        "actor": actor,
         "role": entry.role,
         "operation": entry.operation,
         "outcome": entry.outcome,
@@ -91,10 +106,10 @@ def _body(entry: Entry, key: PseudonymKey, pseudonyms: Mapping[str, str]) -> dic
         "subjects": list(entry.subjects),
         "detail": entry.detail,
     }
-    if entry.subjects and entry.subjects_key not in (None, key.id):
+    if entry.subjects and entry.subjects_key not in (None, key_id):
         body["subjects_key"] = entry.subjects_key
-    if "requester" in pseudonyms:
-        body["requester"] = pseudonyms["requester"]
+    if requester is not None:
+        body["requester"] = requester
     return body
 
 
@@ -109,6 +124,7 @@ def link(secret: bytes, place: tuple[bytes, int, str], previous: bytes, body: st
     return hmac.digest(secret, b"%b%d\0%b\0%b%b" % (chain, n, key_id.encode(), previous, body.encode()), "sha256")
 
 
+@lru_cache
 def chain_secret(key: PseudonymKey) -> bytes:
     """The secret of the chain under a key: of its own, so that no pseudonym can ever stand for a MAC."""
     return hmac.digest(key.secret, b"expunge/audit-chain/1", "sha256")

@@ -1,5 +1,6 @@
-"""What the pseudonyms of the audit stand for: clear ids and texts, apart from the chain, and erasable.
+"""What pseudonyms of the audit stand for: who acted and who had asked, apart from the chain, and erasable.
 
+Whom an entry speaks of is nowhere filed: who holds the keys finds entries by an id, and no id in an entry.
 One row for each name, however many entries speak of it; so a person is taken out of all of them at once. Nobody is
 filed whose erasure runs, or ended after the work began that names them (law 4).
 """
@@ -37,7 +38,7 @@ _REMOVE_ALL = Statement("audit_clear.remove_all", "DELETE FROM audit_clear WHERE
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A pseudonym, of which part (``actor``, ``user_id``, ``requester``), and what it stands for."""
+    """A pseudonym, of which part (``actor``, ``requester``), and what it stands for."""
 
     pseudonym: str
     part: str

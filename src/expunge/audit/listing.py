@@ -78,5 +78,4 @@ def page(
 
 
 def _pseudonyms(body: dict[str, Any]) -> list[str]:
-    people = [subject["user_id"] for subject in body["subjects"] if "user_id" in subject]
-    return [name for name in (body["actor"], body.get("requester"), *people) if name is not None]
+    return [name for name in (body["actor"], body.get("requester")) if name is not None]

@@ -90,7 +90,7 @@ NAMES = """
     SELECT t.key, 'audit_clear', count(*) FROM json_each(:targets) t CROSS JOIN audit_clear c
     WHERE c.name = json_extract(t.value, '$.user_id') AND c.org = :org AND c.seq < :seq GROUP BY t.key
 """
-"""The names of erased users beside the audit: as who acted, who asked, or whose data were read."""
+"""The names of erased users beside the audit: as who acted or who had asked."""
 NAMES_OF_ORG = "SELECT 0, 'audit_clear', count(*) FROM audit_clear c WHERE c.org = :org AND c.seq < :seq"
 """The same of a whole org."""
 

@@ -94,7 +94,7 @@ def _show_list(answer: ListOutput) -> None:
     for name in ("n", "at", "actor", "operation", "outcome", "erasure", "subjects"):
         table.add_column(name)
     for entry in answer.entries:
-        people = [entry.names.get(pseudonym, pseudonym) for one in entry.subjects for pseudonym in one.values()]
+        people = [pseudonym for one in entry.subjects for pseudonym in one.values()]
         more = f" and {len(people) - 1} more" if len(people) > 1 else ""
         table.add_row(
             str(entry.n),

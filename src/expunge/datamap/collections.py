@@ -289,7 +289,7 @@ VECTORS = Collection(
 )
 AUDIT_CLEAR = Collection(
     name="audit_clear",
-    purpose="What pseudonyms of the audit stand for: who acted, who asked, whose data were read. The chain needs none.",
+    purpose="Who acted and who had asked, for their pseudonyms in the audit; the chain needs none of it.",
     columns=(
         Column("pseudonym", Role.PSEUDONYM),
         *_system("key_id"),

@@ -65,11 +65,10 @@ async def note_refusal(
         await system.authority.run(unit)
 
 
-async def note_read(system: System, by: By, scope: Scope, counts: Mapping[str, int], *, as_of: int) -> None:
-    """Say in the audit that somebody was told what is held on a scope, with how much it was.
+async def note_read(system: System, by: By, scope: Scope, counts: Mapping[str, int]) -> None:
+    """Say in the audit that somebody was told what is held on a scope, with how much it was, by collection.
 
-    ``as_of`` is the org's erasure counter from before it was read. Nobody is named of whom nothing is held: who looks
-    whether an erasure left anything shall not bring the name back. Reading goes on where nothing can be written.
+    Reading goes on where nothing can be written.
     """
     held = {name: count for name, count in counts.items() if count}
 
@@ -86,9 +85,7 @@ async def note_read(system: System, by: By, scope: Scope, counts: Mapping[str, i
                 operation=by.operation,
                 outcome="read",
                 subjects=[system.keys.pseudonyms(target) for target in scope.targets],
-                user_ids=scope.user_ids if held else (),
                 detail={"held": held},
-                as_of=as_of,
             ),
         )
 

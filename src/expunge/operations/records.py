@@ -154,9 +154,8 @@ async def profile(system: System, call: Call, given: ProfileInput) -> ProfileOut
     """Say what is held on a user, in one namespace or across all of an org."""
     namespaces = () if given.namespace is None else (given.namespace,)
     scope = Scope(org=given.org, user_ids=(given.user_id,), namespaces=namespaces)
-    began = await system.as_of(given.org)
     found = await system.authority.read(lambda tx: read_profile(tx, scope))
-    await note_read(system, call.by("subject.profile"), scope, found.counts, as_of=began[given.org])
+    await note_read(system, call.by("subject.profile"), scope, found.counts)
     return ProfileOutput(
         org=given.org,
         user_id=given.user_id,

@@ -15,12 +15,12 @@ CREATE TABLE audit (
     PRIMARY KEY (org, n)
 ) STRICT, WITHOUT ROWID;
 
--- What a pseudonym of the audit stands for. It can go at any time, and the chain stays as it is.
+-- Who acted and who had asked, by pseudonym. It can go at any time, and the chain stays as it is.
 CREATE TABLE audit_clear (
     pseudonym TEXT PRIMARY KEY,
     key_id    TEXT NOT NULL,
     org       TEXT NOT NULL,
-    part      TEXT NOT NULL CHECK (part IN ('actor', 'user_id', 'requester')),
+    part      TEXT NOT NULL CHECK (part IN ('actor', 'requester')),
     name      TEXT NOT NULL,
     seq       INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
