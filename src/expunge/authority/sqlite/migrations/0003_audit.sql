@@ -64,6 +64,7 @@ SELECT r.org, r.user_id, r.namespace, r.agent, r.session_id, r.id, r.key, r.vers
         CASE r.expires_at % 1000000 WHEN 0 THEN '' ELSE printf('.%06d', (r.expires_at + 62135596800000000) % 1000000) END AS expires_at
 FROM memories r;
 
+-- An entry of a transcript that names no user belongs to that of its episode.
 CREATE VIEW sql_v1_conversations AS
 SELECT r.org, r.user_id, r.namespace, r.agent, r.session_id, r.id AS episode, r.id, 'episode' AS kind, 0 AS position,
     r.input, r.output, NULL AS content,
@@ -79,4 +80,12 @@ SELECT r.org, r.user_id, r.namespace, r.agent, r.session_id, r.episode, r.id, co
         CASE coalesce(e.occurred_at, r.created_at) % 1000000 WHEN 0 THEN '' ELSE printf('.%06d', (coalesce(e.occurred_at, r.created_at) + 62135596800000000) % 1000000) END,
     strftime('%Y-%m-%dT%H:%M:%S', (r.recorded_at + 62135596800000000) / 1000000 - 62135596800, 'unixepoch') ||
         CASE r.recorded_at % 1000000 WHEN 0 THEN '' ELSE printf('.%06d', (r.recorded_at + 62135596800000000) % 1000000) END
-FROM events r LEFT JOIN episodes e ON e.org = r.org AND e.id = r.episode WHERE r.marked = 0;
+FROM events r LEFT JOIN episodes e ON e.org = r.org AND e.id = r.episode WHERE r.marked = 0 AND r.user_id <> '-'
+UNION ALL
+SELECT e.org, e.user_id, e.namespace, e.agent, e.session_id, r.episode, r.id, coalesce(r.kind, 'event'),
+    coalesce(r.position, 0) + 1, NULL, NULL, r.content,
+    strftime('%Y-%m-%dT%H:%M:%S', (e.occurred_at + 62135596800000000) / 1000000 - 62135596800, 'unixepoch') ||
+        CASE e.occurred_at % 1000000 WHEN 0 THEN '' ELSE printf('.%06d', (e.occurred_at + 62135596800000000) % 1000000) END,
+    strftime('%Y-%m-%dT%H:%M:%S', (r.recorded_at + 62135596800000000) / 1000000 - 62135596800, 'unixepoch') ||
+        CASE r.recorded_at % 1000000 WHEN 0 THEN '' ELSE printf('.%06d', (r.recorded_at + 62135596800000000) % 1000000) END
+FROM episodes e JOIN events r ON r.episode = e.id AND r.org = e.org WHERE r.marked = 0 AND r.user_id = '-';
