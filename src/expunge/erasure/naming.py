@@ -5,6 +5,7 @@ A purge takes its people out of both, before the census counts; a text that name
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 
@@ -16,7 +17,9 @@ from expunge.system import System
 
 _DROP_REQUESTER = Statement("requests.drop_requester", "UPDATE requests SET requester = NULL WHERE rid = :rid")
 _DROP_REQUESTERS = Statement(
-    "requests.drop_requesters", "UPDATE requests SET requester = NULL WHERE requester = :name AND org = :org"
+    "requests.drop_requesters",
+    """UPDATE requests SET requester = NULL
+    WHERE requester IN (SELECT value FROM json_each(:names)) AND org = :org""",
 )
 
 
@@ -64,5 +67,6 @@ def drop_requester(tx: Tx, request: Request) -> None:
 
 def drop_requesters(tx: Tx, request: Request) -> None:
     """The same of every request that an erased user had asked for, by their id."""
-    for name in () if request.scope is None or request.before is not None else request.scope.user_ids:
-        tx.change(_DROP_REQUESTERS, name=name, org=request.org)
+    if request.before is None and request.scope is not None and request.scope.user_ids:
+        names = json.dumps(request.scope.user_ids, ensure_ascii=False)
+        tx.change(_DROP_REQUESTERS, names=names, org=request.org)

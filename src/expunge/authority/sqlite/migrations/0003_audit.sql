@@ -64,7 +64,8 @@ SELECT r.org, r.user_id, r.namespace, r.agent, r.session_id, r.id, r.key, r.vers
         CASE r.expires_at % 1000000 WHEN 0 THEN '' ELSE printf('.%06d', (r.expires_at + 62135596800000000) % 1000000) END AS expires_at
 FROM memories r;
 
--- An entry of a transcript that names no user belongs to that of its episode.
+-- An entry of a transcript that names no user belongs to that of its episode (CROSS and + keep the planner from going
+-- through all of nobody's).
 CREATE VIEW sql_v1_conversations AS
 SELECT r.org, r.user_id, r.namespace, r.agent, r.session_id, r.id AS episode, r.id, 'episode' AS kind, 0 AS position,
     r.input, r.output, NULL AS content,
@@ -88,4 +89,4 @@ SELECT e.org, e.user_id, e.namespace, e.agent, e.session_id, r.episode, r.id, co
         CASE e.occurred_at % 1000000 WHEN 0 THEN '' ELSE printf('.%06d', (e.occurred_at + 62135596800000000) % 1000000) END,
     strftime('%Y-%m-%dT%H:%M:%S', (r.recorded_at + 62135596800000000) / 1000000 - 62135596800, 'unixepoch') ||
         CASE r.recorded_at % 1000000 WHEN 0 THEN '' ELSE printf('.%06d', (r.recorded_at + 62135596800000000) % 1000000) END
-FROM episodes e JOIN events r ON r.episode = e.id AND r.org = e.org WHERE r.marked = 0 AND r.user_id = '-';
+FROM episodes e CROSS JOIN events r ON r.episode = e.id AND r.org = e.org WHERE r.marked = 0 AND +r.user_id = '-';
