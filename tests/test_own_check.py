@@ -114,3 +114,13 @@ async def test_the_counts_are_zero_as_of_the_census(expunge: Expunge, clock: Man
         "memory_history": 1,
         "conversations": 0,
     }
+
+
+async def test_a_count_is_a_search_and_no_walk(expunge: Expunge) -> None:
+    """Design 6: what a count of one user reads is bound by the user's rows, by the indexes that there are."""
+    for view in VIEWS:
+        (plan,) = ask(expunge, f"EXPLAIN QUERY PLAN SELECT count(*) FROM {view.name} WHERE org = 'o' AND user_id = 'u'")
+        steps = [step for *_, step in plan]
+        walks = [step for step in steps if step.startswith("SCAN") and not step.endswith(view.name)]
+        assert walks == [], view.name
+        assert all("=?" in step.split("(", 1)[1].split("AND")[1] for step in steps if step.startswith("SEARCH")), steps
