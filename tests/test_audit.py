@@ -208,6 +208,27 @@ async def test_erasing_the_actor_leaves_no_clear_id_and_the_chain(expunge: Expun
     assert [status.requester for status in statuses] == [None, other]
 
 
+async def test_the_name_goes_in_batches_too(settings: Settings, clock: ManualClock) -> None:
+    """Law 14: in a purge of many commits, and in one at the end of a window whose clear scope is forgotten."""
+    actor = "ann-the-admin"
+    async with Expunge(settings=settings.model_copy(update={"batch_rows": 2}), clock=clock) as expunge:
+        await expunge.put([*one_of_each(actor, "a"), *one_of_each("bob", "b")])
+        await as_actor(expunge, actor, "subject.profile", user_id="bob")
+        hidden = await erase_as(expunge, "operator", actor, purge=False)
+        assert actor in await names(expunge)
+        gone = await erase_as(expunge, "operator", actor)
+        assert (gone.status, gone.attempts) == ("completed", 1)
+        assert holding(Path(settings.db).parent, actor) == []
+        await as_actor(expunge, actor, "subject.profile", user_id="bob")  # somebody of that name came back
+        await expunge.put([episode("again", "cem")])
+        assert await names(expunge) == {"operator", actor}
+        clock.advance(15 * 86400)
+        await expunge.call("erasure.resume_due")
+        assert (await expunge.call("erasure.status", request_id=hidden.request_id)).purge is True
+        assert await names(expunge) == {"operator"}
+        assert (await verified(expunge)).ok
+
+
 @pytest.mark.parametrize("requester", ["ann-the-subject", "ann-the-subject called, and was in tears"])
 @pytest.mark.parametrize("purge", [True, False])
 async def test_an_erasure_of_oneself_leaves_nothing(
