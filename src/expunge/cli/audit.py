@@ -1,82 +1,65 @@
 """``expunge audit list|verify|head``: commands of their own, which the command line takes in as one."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
+from expunge.cli.calling import deliver, perform, tell
 from expunge.cli.options import Target, with_target
-from expunge.cli.output import err, out, plain, print_json, read_input, write_file
+from expunge.cli.output import err, out, plain, read_input
 from expunge.errors import EXIT_NOT_DONE, InputError
 from expunge.operations.audit import ListOutput, VerifyOutput
 
-Perform = Callable[..., Any]
-"""How an operation is performed for a command: the target, the operation's name, its input."""
+audit = typer.Typer(help="List what was done, and verify that nothing of it was changed.", no_args_is_help=True)
 
 
-def commands(perform: Perform) -> typer.Typer:
-    """The commands of the audit."""
-    audit = typer.Typer(help="List what was done, and verify that nothing of it was changed.", no_args_is_help=True)
+@audit.command("list")
+@with_target
+def show_list(
+    target: Target,
+    *,
+    user: Annotated[str | None, typer.Option("--user", metavar="U", help="Only what speaks of this user.")] = None,
+    actor: Annotated[str | None, typer.Option("--actor", metavar="A", help="Only what this actor did.")] = None,
+    request: Annotated[str | None, typer.Option("--request", metavar="ID", help="Only of this erasure.")] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="T", help="From this time on.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="T", help="Before this time.")] = None,
+    after: Annotated[int | None, typer.Option("--after", metavar="N", help="The page after this entry.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most so many, to 1000.")] = 100,
+) -> None:
+    """List what was done in the org, newest first."""
+    values = {"user_id": user, "actor": actor, "request_id": request, "since": since, "until": until}
+    answer = perform(target, "audit.list", after=after, limit=limit, **values)
+    tell(target, answer, _show_list)
 
-    @audit.command("list")
-    @with_target
-    def show_list(
-        target: Target,
-        *,
-        user: Annotated[str | None, typer.Option("--user", metavar="U", help="Only what speaks of this user.")] = None,
-        actor: Annotated[str | None, typer.Option("--actor", metavar="A", help="Only what this actor did.")] = None,
-        request: Annotated[str | None, typer.Option("--request", metavar="ID", help="Only of this erasure.")] = None,
-        since: Annotated[str | None, typer.Option("--since", metavar="T", help="From this time on.")] = None,
-        until: Annotated[str | None, typer.Option("--until", metavar="T", help="Before this time.")] = None,
-        after: Annotated[int | None, typer.Option("--after", metavar="N", help="The page after this entry.")] = None,
-        limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most so many, to 1000.")] = 100,
-    ) -> None:
-        """List what was done in the org, newest first."""
-        values = {"user_id": user, "actor": actor, "request_id": request, "since": since, "until": until}
-        answer = perform(target, "audit.list", after=after, limit=limit, **values)
-        if target.json:
-            print_json(answer)
-        else:
-            _show_list(answer)
 
-    @audit.command()
-    @with_target
-    def verify(
-        target: Target,
-        head: Annotated[
-            Path | None, typer.Option("--head", metavar="FILE", help="A head that was kept, as audit head wrote it.")
-        ] = None,
-    ) -> int:
-        """Go through the org's whole chain; exit 1 when an entry is broken, missing or reordered, or its end is cut."""
-        remembered = None if head is None else _read_head(head)
-        answer = perform(target, "audit.verify", head=remembered)
-        if target.json:
-            print_json(answer)
-        else:
-            _show_verdict(answer, remembered=remembered is not None)
-        return 0 if answer.ok else EXIT_NOT_DONE
+@audit.command()
+@with_target
+def verify(
+    target: Target,
+    head: Annotated[
+        Path | None, typer.Option("--head", metavar="FILE", help="A head that was kept, as audit head wrote it.")
+    ] = None,
+) -> int:
+    """Go through the org's whole chain; exit 1 when an entry is broken, missing or reordered, or its end is cut."""
+    remembered = None if head is None else _read_head(head)
+    answer = perform(target, "audit.verify", head=remembered)
+    tell(target, answer, partial(_show_verdict, remembered=remembered is not None))
+    return 0 if answer.ok else EXIT_NOT_DONE
 
-    @audit.command()
-    @with_target
-    def head(
-        target: Target,
-        file: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write to this file.")] = None,
-    ) -> None:
-        """Print the head of the org's chain, or write it to a file, to be kept elsewhere for ``verify --head``."""
-        answer = perform(target, "audit.head")
-        if file is None:
-            print_json(answer)
-            return
-        write_file(file, answer.model_dump_json().encode() + b"\n")
-        if target.json:
-            print_json({"written": str(file)})
-        else:
-            err().print(f"written: {file}", markup=False)
 
-    return audit
+@audit.command()
+@with_target
+def head(
+    target: Target,
+    file: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write to this file.")] = None,
+) -> int:
+    """Print the head of the org's chain, or write it to a file, to be kept elsewhere for ``verify --head``."""
+    answer = perform(target, "audit.head")
+    return deliver(target, answer.model_dump_json().encode() + b"\n", file)
 
 
 def _read_head(file: Path) -> dict[str, Any]:
