@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.agents import one_by_one, thousand
+from bench.audit import verifying
 from bench.breakdown import breakdown_many, breakdown_one
 from bench.erasure import QUICK, Sizes, many_users, one_linked_user, one_user
 from bench.export import export_all, export_one
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[Path, Sizes], Awaitable[Report]]] = {
     "beside-readers": beside,
     "export-all": export_all,
     "export-one": export_one,
+    "audit": verifying,
     "peer": peer,
 }
 

@@ -42,8 +42,9 @@ _VERSION = f"SELECT version FROM memories WHERE {_OF_KEY} ORDER BY updated_at DE
 _GET = f"""SELECT id, key, value, version, memory_type, state, tags, confidence, created_at, updated_at, expires_at,
     on_expire FROM memories WHERE {_OF_KEY} AND marked = 0 ORDER BY updated_at DESC, version DESC LIMIT 1"""
 _EDGE = "INSERT INTO lineage VALUES (?, ?, ?, 'facts', 'episodes', 'detach', 0)"
-_AUDIT = """INSERT INTO audit SELECT ?1, coalesce(max(n), 0) + 1, ?2, 'bench', 'operator', 'records.put', 'done', NULL,
-    '[]', ?3 FROM audit WHERE org = ?1"""
+_AUDIT = """INSERT INTO audit SELECT ?1, coalesce(max(n), 0) + 1, 'no key', json_object('at', ?2, 'actor', 'bench',
+    'role', 'operator', 'operation', 'records.put', 'outcome', 'done', 'detail', ?3), zeroblob(32)
+    FROM audit WHERE org = ?1"""
 _LAST = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?), 0)"
 
 Identity = tuple[str, str, str, str, str]

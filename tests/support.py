@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,17 @@ async def dump(expunge: Expunge) -> dict[str, dict[str, tuple[Any, ...]]]:
         return found
 
     return await expunge.system.authority.read(unit)
+
+
+async def audited(expunge: Expunge, **columns: Any) -> list[dict[str, Any]]:
+    """The bodies of the audit, as they are stored, in order; only those that hold these values."""
+
+    def unit(tx: Tx) -> list[dict[str, Any]]:
+        rows = tx.rows(Statement("test.audit", "SELECT org, n, body FROM audit ORDER BY org, n"))
+        return [json.loads(body) | {"org": org, "n": n} for org, n, body in rows]
+
+    bodies = await expunge.system.authority.read(unit)
+    return [body for body in bodies if all(body[name] == value for name, value in columns.items())]
 
 
 def ids(dumped: dict[str, dict[str, tuple[Any, ...]]]) -> set[str]:

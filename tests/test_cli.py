@@ -284,6 +284,8 @@ def test_every_command_is_documented() -> None:
     for command in app.registered_commands:
         assert command.callback is not None
         assert f"## `expunge {command.name or command.callback.__name__}`" in page
+    for name in ("list", "verify", "head"):
+        assert f"## `expunge audit {name}`" in page
 
 
 @pytest.mark.parametrize("words", [("erasures",), ("profile", "bob"), ("data-map",), ("demo",)])

@@ -39,6 +39,7 @@ def test_commands_in_the_pages_exist() -> None:
     """Docs: no page names a command or an option that the program does not have."""
     reference = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     names = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    names |= {group.name for group in app.registered_groups if group.name}
     for page, text in blocks("console"):
         for line in text.splitlines():
             words = line.removeprefix("$ ").removeprefix(".venv/bin/").split("#")[0].split()

@@ -16,7 +16,7 @@ from expunge.model.instant import ManualClock
 from expunge.model.scope import Scope
 from expunge.operations.scopes import RequestInput
 from tests.scopes_support import KINDS, NOW, ask, at, hold, ids_served, instant, opened, release, state
-from tests.support import block, dump, episode, event, fact, ids, memory, one_of_each
+from tests.support import audited, block, dump, episode, event, fact, ids, memory, one_of_each
 
 MODES = pytest.mark.parametrize("purge", [True, False], ids=["purge", "hide"])
 BATCHES = pytest.mark.parametrize("batch_rows", [3, 20_000], ids=["in batches", "at once"])
@@ -375,8 +375,8 @@ async def test_a_plan_that_changes_before_the_fence_is_refused(
         assert await ask(expunge, "SELECT count(*) FROM requests WHERE scope IS NOT NULL") == [(0,)]
         assert await ask(expunge, "SELECT count(*) FROM marks") == [(0,)]
         assert await ask(expunge, "SELECT count(*) FROM fences WHERE lowered_seq IS NULL") == [(0,)]
-        outcomes = await ask(expunge, "SELECT outcome FROM audit WHERE request_id = :id ORDER BY n", id=request.id)
-        assert outcomes == [("intent",), ("abandoned",)]
+        outcomes = [body["outcome"] for body in await audited(expunge, request_id=request.id)]
+        assert outcomes == ["intent", "abandoned"]
         assert await ask(expunge, "SELECT kind FROM ledger") == [("intent",)]
         await expunge.put([episode("new", "ann", namespace="n"), memory("new-m", "k", sources=["a-e"])])
         with pytest.raises(Exception, match="ended after the work began"):

@@ -23,6 +23,7 @@ from expunge.errors import (
 from expunge.model.instant import ManualClock
 from expunge.model.scope import Scope
 from expunge.operations.erasure import Listed
+from tests import support
 from tests.crash.kit import everything, holding, watched
 from tests.support import dump, episode, event, fact, ids, memory, one_of_each, purge_order
 from tests.test_erasure import hold, release
@@ -46,9 +47,7 @@ async def listed(expunge: Expunge, **asked: Any) -> list[Listed]:
 
 async def audited(expunge: Expunge, request_id: str) -> list[str]:
     """What the audit says of an erasure, in order."""
-    text = Statement("test.audit", "SELECT outcome FROM audit WHERE request_id = :request_id ORDER BY n")
-    rows = await expunge.system.authority.read(lambda tx: tx.rows(text, request_id=request_id))
-    return [row[0] for row in rows]
+    return [body["outcome"] for body in await support.audited(expunge, request_id=request_id)]
 
 
 async def start(expunge: Expunge, scope: str, *, purge: bool = True) -> str:

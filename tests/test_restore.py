@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from expunge import Expunge, Settings
-from expunge.authority.port import Statement, Tx
+from expunge.authority.port import Statement
 from expunge.datamap import RECORDS
 from expunge.erasure import open_erasure
 from expunge.errors import (
@@ -25,7 +24,7 @@ from expunge.model.instant import ManualClock
 from expunge.operations.erasure import Answer
 from expunge.proof import verify
 from tests.crash.kit import everything, holding
-from tests.support import block, dump, episode, event, fact, ids, memory, one_of_each, purge_order, session
+from tests.support import audited, block, dump, episode, event, fact, ids, memory, one_of_each, purge_order, session
 
 DAY_S = 86_400
 WINDOW_S = 14 * DAY_S
@@ -438,17 +437,16 @@ async def test_the_audit_says_who_restored_what(expunge: Expunge) -> None:
         await expunge.restore(answer.request_id, "nothing")
     await expunge.restore(answer.request_id)
 
-    def entries(tx: Tx) -> list[Any]:
-        text = "SELECT actor, outcome, request_id, subjects, detail FROM audit WHERE operation = 'erasure.restore' ORDER BY n"
-        return tx.rows(Statement("test.audit", text))
-
-    rows = await expunge.system.authority.read(entries)
-    assert [row[:3] for row in rows] == [("operator", "done", answer.request_id)] * 2
-    assert [json.loads(row[4]) for row in rows] == [
+    rows = await audited(expunge, operation="erasure.restore")
+    actor = expunge.system.keys.current.pseudonym("default", "actor", "operator")
+    assert [(row["actor"], row["outcome"], row["request_id"]) for row in rows] == [
+        (actor, "done", answer.request_id)
+    ] * 2
+    assert [row["detail"] for row in rows] == [
         {"restored": {"memories": 2}, "reversals": 2},
         {"restored": {"sessions": 1, "episodes": 1, "events": 1, "memories": 6, "facts": 2, "blocks": 1}, "reversals": 4},
     ]  # fmt: skip
-    assert json.loads(rows[0][3]) == [answer.receipts[0]["scope"]["pseudonyms"]]
+    assert rows[0]["subjects"] == [answer.receipts[0]["scope"]["pseudonyms"]]
     assert ANN not in str(rows)
 
 

@@ -20,7 +20,7 @@ from expunge.model.instant import ManualClock
 from expunge.model.scope import Scope
 from expunge.stores import Asked
 from expunge.stores.port import Filing
-from tests.support import dump, episode, fact, files_of, ids, one_of_each
+from tests.support import audited, dump, episode, fact, files_of, ids, one_of_each
 
 DAY_S = 86_400
 _HOLD = Statement("test.hold", "INSERT INTO holds (org, user_id, placed_at) VALUES ('default', :user, 0)")
@@ -163,9 +163,8 @@ async def test_a_body_that_came_too_late_goes_by_a_resume(expunge: Expunge, tmp_
     kept = await store.put(Filing("default", parts["bob"], 0, before), body())
     assert (await expunge.call("erasure.census", request_id=answer.request_id)).residue_count == 1
     assert (await expunge.resume(answer.request_id)).receipt == answer.receipt
-    said = Statement("test.audit", "SELECT outcome FROM audit WHERE request_id = :id ORDER BY n")
-    rows = await expunge.system.authority.read(lambda tx: tx.rows(said, id=answer.request_id))
-    assert [outcome for (outcome,) in rows] == ["intent", "completed", "swept"]
+    rows = await audited(expunge, request_id=answer.request_id)
+    assert [row["outcome"] for row in rows] == ["intent", "completed", "swept"]
     assert await store.present([late, kept]) == {kept}
     assert (await expunge.call("erasure.census", request_id=answer.request_id)).residue_count == 0
     whole = Asked("default", ({},), None, None, 1 << 62)

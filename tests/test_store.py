@@ -52,7 +52,7 @@ async def test_every_pragma_is_in_force(expunge: Expunge) -> None:
     """Deliver: WAL, FULL, foreign keys, secure_delete; temporary tables never reach a file."""
     wanted = {
         "journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1, "temp_store": 2,
-        "auto_vacuum": 0, "application_id": 0x45585047, "user_version": 2,
+        "auto_vacuum": 0, "application_id": 0x45585047, "user_version": 3,
     }  # fmt: skip
     assert {name: await read_pragma(expunge, name) for name in wanted} == wanted
 

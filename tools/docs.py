@@ -15,6 +15,7 @@ from typing import Any, get_args
 from expunge import errors
 from expunge.cli.app import app
 from expunge.datamap import COLLECTIONS, collection
+from expunge.datamap.views import VIEWS
 from expunge.operations import OPERATIONS
 from expunge.operations.processing import data_map, lineage_of
 from expunge.settings import Processing, Settings
@@ -113,6 +114,14 @@ def data_map_page() -> str:
     for kind in COLLECTIONS:
         columns = ", ".join(f"`{column.name}` ({column.role})" for column in kind.columns)
         lines += [f"**{kind.name}**: {columns}", ""]
+    lines += [
+        "## Views",
+        "",
+        "For other programs that read the file: see [the operator's own check](../own-check.md).",
+        "",
+    ]
+    for view in VIEWS:
+        lines += [f"**{view.name}**: {view.purpose} Columns: " + ", ".join(f"`{name}`" for name in view.columns), ""]
     return "\n".join(lines).rstrip()
 
 
@@ -167,6 +176,10 @@ def cli_page() -> str:
     ]
     for command in app.registered_commands:
         lines += _command(command.callback, command.name)
+    for group in app.registered_groups:
+        for command in group.typer_instance.registered_commands if group.typer_instance else ():
+            callback = command.callback
+            lines += _command(callback, f"{group.name} {command.name or (callback.__name__ if callback else '')}")
     return "\n".join(lines)
 
 

@@ -56,7 +56,7 @@ class Settings(BaseModel):
         description="Folder for the bytes of attachments. Default: beside the database, named as it is and ending in "
         "`.objects`; none for a database in memory.",
     )
-    actor: str = Field("operator", description="Who the audit names as the actor of local calls.")
+    actor: str = Field("operator", description="Who acts in local calls, as the audit says it by pseudonym.")
     max_value_bytes: int = Field(
         1024 * 1024, gt=0, le=256 * 1024 * 1024, description="Most bytes of UTF-8 in one field of a record."
     )

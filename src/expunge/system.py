@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from expunge import audit
 from expunge.authority.orgs import seq_of, seqs
 from expunge.authority.origin import store_id
 from expunge.authority.port import Authority, Statement, Tx
@@ -172,17 +173,24 @@ def keys_path(settings: Settings, place: Place) -> Path | None:
     return None if place.path is None else place.path.parent / "expunge.keys"
 
 
-async def bind(authority: Authority, ring: KeyRing) -> None:
-    """Let the database name every key of a ring, so that it is never opened without them."""
+async def bind(authority: Authority, ring: KeyRing, entry: audit.Entry | None = None) -> None:
+    """Let the database name every key of a ring, so that it is never opened without them; an older audit is chained.
+
+    ``entry`` goes into the audit in the same commit, under the new key.
+    """
 
     def unit(tx: Tx) -> None:
         tx.change_many(_NAME_KEY, [{"id": name, "check_value": value} for name, value in ring.check_values().items()])
+        audit.adopt(tx, ring)
+        if entry is not None:
+            audit.record(tx, ring, entry)
 
     await authority.run(unit)
 
 
 async def _bind_keys(authority: Authority, path: Path | None) -> KeyRing:
-    named: dict[str, str] = dict(await authority.read(lambda tx: tx.rows(_KEYS_NAMED)))
+    rows, waits = await authority.read(lambda tx: (tx.rows(_KEYS_NAMED), audit.waits(tx)))
+    named: dict[str, str] = dict(rows)
     if path is None:
         ring = KeyRing.new()
     elif named:
@@ -193,6 +201,6 @@ async def _bind_keys(authority: Authority, path: Path | None) -> KeyRing:
     for name, value in named.items():
         if path is not None and held.get(name) != value:
             raise KeyMissing(f"the database relies on key {name}, which {path} does not hold")
-    if not held.keys() <= named.keys():
+    if waits or not held.keys() <= named.keys():
         await bind(authority, ring)
     return ring

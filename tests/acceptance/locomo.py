@@ -38,7 +38,7 @@ KINDS = (
     "jobs",
 )  # fmt: skip
 REMOVED = (*KINDS, "lineage")
-COUNTED = (*REMOVED, "search", "vectors")
+COUNTED = (*REMOVED, "search", "vectors", "audit_clear")
 IN_STORES = ("objects.attachments", "originals.documents")
 """What is counted outside the database, once records are purged."""
 _ROOT = Path(__file__).parents[2]

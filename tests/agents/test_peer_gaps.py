@@ -136,7 +136,9 @@ async def test_d8_the_record_of_a_forget_is_about_whom_it_was(expunge: Expunge, 
         gone = await agent.memory.forget(user_id=f"{WORD}-user")
         (pseudonym,) = (value for name, value in gone.receipt["scope"]["pseudonyms"].items() if name == "user_id")
         audit = await read(
-            expunge, "SELECT operation, outcome, subjects FROM audit WHERE org = :org AND request_id = :id ORDER BY n",
+            expunge,
+            """SELECT json_extract(body, '$.operation'), json_extract(body, '$.outcome'), json_extract(body, '$.subjects')
+            FROM audit WHERE org = :org AND json_extract(body, '$.request_id') = :id ORDER BY n""",
             org=ORG, id=gone.request_id,
         )  # fmt: skip
         assert [row[1] for row in audit] == ["intent", "completed"]

@@ -19,7 +19,6 @@ WALKS = {
     "requests.clear": "an index of those that hold clear ids alone",
     "requests.some_expired": "requests of 90 days",
     "requests.expire": "requests of 90 days",
-    "audit.last": "the last entry by its number",
     "keys.named": "a row for each key",
     "keys.name": "a row for each key",
     "records.next_rid": "a row for each table",

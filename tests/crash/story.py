@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from expunge import Expunge, Settings
-from tests.crash.kit import everything, holding, in_child, opened
+from tests.crash.kit import everything, holding, in_child, opened, outcomes
 from tests.support import block, episode, event, fact, ids, memory, one_of_each, session
 
 ANN, BOB, CEM, DORA = (f"user<{number:05}>" for number in range(1, 5))
@@ -148,7 +148,7 @@ async def outcome(expunge: Expunge, request_id: str, prepared: Prepared) -> dict
         "marks": state["control"]["marks"],
         "seq": [row[:3] for row in state["control"]["orgs"]],
         "ledger": ledger,
-        "audit": [row[6] for row in state["control"]["audit"] if row[6] != "resumed"],
+        "audit": [outcome for outcome in outcomes(state) if outcome != "resumed"],
         "answer": {key: answer[key] for key in answer if key not in {"request_id", "attempts", "receipt"}},
         "receipts": [{key: value for key, value in json.loads(r).items() if key not in _OWN} for r in receipts],
         "counted_again": census.census,

@@ -12,7 +12,7 @@ import pytest
 
 from expunge import Expunge
 from expunge.errors import Abandoned, ErasureInProgress, RunnerSuperseded
-from tests.crash.kit import Child, Flag, Gate, copied, everything, in_child, opened, watched
+from tests.crash.kit import Child, Flag, Gate, copied, everything, in_child, opened, outcomes, watched
 from tests.crash.story import ANN, BOB, DORA, Prepared, large, prepare, small
 from tests.support import dump, episode, fact, ids, memory, one_of_each
 
@@ -153,7 +153,7 @@ async def test_five_attempts_then_abandoned(settings, clock):
         with pytest.raises(Abandoned):
             await expunge.resume(request_id)
         assert await everything(expunge) == before
-        assert [row[6] for row in before["control"]["audit"]][-6:] == ["intent", *["resumed"] * 4, "abandoned"]
+        assert outcomes(before)[-6:] == ["intent", *["resumed"] * 4, "abandoned"]
 
 
 class _Gone(Exception):

@@ -1,4 +1,4 @@
-"""The one row that an org has: its erasure counter, and the head of its ledger."""
+"""The one row that an org has: its erasure counter, and the heads of its ledger and of its audit."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from expunge.authority.port import Statement, Tx
 
 _ENSURE = Statement("orgs.ensure", "INSERT OR IGNORE INTO orgs (org) VALUES (:org)")
 _NEXT_SEQ = Statement("orgs.next_seq", "UPDATE orgs SET seq = seq + 1 WHERE org = :org RETURNING seq")
-_SEQS = Statement("orgs.seqs", "SELECT org, seq FROM orgs")
+_SEQS = Statement("orgs.seqs", "SELECT org, seq FROM orgs WHERE seq > 0")
 _SEQ = Statement("orgs.seq", "SELECT seq FROM orgs WHERE org = :org")
 _HEAD = Statement("orgs.head", "SELECT ledger_length, ledger_head FROM orgs WHERE org = :org")
 _SET_HEAD = Statement("orgs.set_head", "UPDATE orgs SET ledger_length = :length, ledger_head = :head WHERE org = :org")
+_AUDIT_HEAD = Statement("orgs.audit_head", "SELECT audit_length, audit_head, seq FROM orgs WHERE org = :org")
+_SET_AUDIT_HEAD = Statement(
+    "orgs.set_audit_head", "UPDATE orgs SET audit_length = :length, audit_head = :head WHERE org = :org"
+)
 
 
 def ensure_org(tx: Tx, org: str) -> None:
@@ -48,3 +52,16 @@ def set_ledger_head(tx: Tx, org: str, length: int, head: str | None) -> None:
     if not tx.change(_SET_HEAD, org=org, length=length, head=head):
         ensure_org(tx, org)
         tx.change(_SET_HEAD, org=org, length=length, head=head)
+
+
+def audit_head(tx: Tx, org: str) -> tuple[int, bytes | None, int]:
+    """How many entries the org's audit has, the MAC of its newest one, and the org's erasure counter."""
+    rows = tx.rows(_AUDIT_HEAD, org=org)
+    return (rows[0][0], rows[0][1], rows[0][2]) if rows else (0, None, 0)
+
+
+def set_audit_head(tx: Tx, org: str, length: int, head: bytes) -> None:
+    """Move the head of an org's audit."""
+    if not tx.change(_SET_AUDIT_HEAD, org=org, length=length, head=head):
+        ensure_org(tx, org)
+        tx.change(_SET_AUDIT_HEAD, org=org, length=length, head=head)

@@ -19,6 +19,8 @@ from expunge.census.sql import (
     LIVE_SUBJECTS,
     MARKED_ENTRIES,
     NAMED_BODIES,
+    NAMES,
+    NAMES_OF_ORG,
     ONE_BY_IDENTITY,
     OUTLIVE_A_SESSION,
     SEARCH,
@@ -36,6 +38,8 @@ _SOME_DERIVED = Statement("census.some_derived", SOME_DERIVED)
 _EDGES = Statement("census.edges", EDGES)
 _ENTRIES = Statement("census.marked_entries", MARKED_ENTRIES)
 _SEARCH = Statement("census.search", SEARCH)
+_NAMES = {("user_id",): Statement("census.names", NAMES), (): Statement("census.names_of_org", NAMES_OF_ORG)}
+"""By the parts that a scope names. Somebody who is erased from a part of an org alone keeps their name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,15 @@ def _by_identity(tx: Tx, question: Question, targets: Sequence[Target]) -> list[
         counts[position].update(zip(names, left, strict=True))
     for position, name, left in [] if question.live else _outlived(tx, question, named):
         counts[position][name] = left
+    beside = _NAMES.get(parts) if before is None and not question.live else None
+    for position, name, left in tx.rows(beside, **_names_values(question, named)) if beside else ():
+        counts[position][name] = left
     return counts
+
+
+def _names_values(question: Question, named: Sequence[Mapping[str, str]]) -> dict[str, str | int]:
+    values: dict[str, str | int] = {"org": question.org, "seq": question.seq}
+    return values | ({"targets": json.dumps(named, ensure_ascii=False)} if named[0] else {})
 
 
 def _outlived(tx: Tx, question: Question, named: Sequence[Mapping[str, str]]) -> list[Row]:

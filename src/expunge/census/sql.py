@@ -9,7 +9,7 @@ from __future__ import annotations
 
 COUNTED = (
     "sessions", "episodes", "events", "attachments", "memories", "facts", "blocks", "documents", "chunks", "answers",
-    "jobs", "lineage", "search", "vectors",
+    "jobs", "lineage", "search", "vectors", "audit_clear",
 )  # fmt: skip
 
 BY_IDENTITY = {
@@ -85,6 +85,14 @@ MARKED_ENTRIES = f"""
     WHERE m.request = :request AND m.direct = 0{_ORPHAN.format(number="c.record")} GROUP BY m.position
 """
 """The same of what was derived: its entry belongs to whom it belongs to, and maybe to nobody."""
+
+NAMES = """
+    SELECT t.key, 'audit_clear', count(*) FROM json_each(:targets) t CROSS JOIN audit_clear c
+    WHERE c.name = json_extract(t.value, '$.user_id') AND c.org = :org AND c.seq < :seq GROUP BY t.key
+"""
+"""The names of erased users beside the audit: as who acted or who had asked."""
+NAMES_OF_ORG = "SELECT 0, 'audit_clear', count(*) FROM audit_clear c WHERE c.org = :org AND c.seq < :seq"
+"""The same of a whole org."""
 
 ALL_BY_IDENTITY = "SELECT t.key, {counts} FROM json_each(:targets) t"
 """One row for each target: its number, and each count of ``BY_IDENTITY`` as a sub-select."""
@@ -182,6 +190,7 @@ LIVE_SUBJECTS = {
         UNION SELECT user_id FROM documents WHERE org = :org UNION SELECT user_id FROM chunks WHERE org = :org
         UNION SELECT user_id FROM answers WHERE org = :org UNION SELECT user_id FROM jobs WHERE org = :org
         UNION SELECT user_id FROM vectors WHERE org = :org
+        UNION SELECT name FROM audit_clear WHERE org = :org
     """,
     "session_id": """
         SELECT session_id FROM sessions WHERE org = :org UNION SELECT session_id FROM episodes WHERE org = :org

@@ -1,21 +1,23 @@
 """The commands: each takes its options, performs one operation, and shows the answer."""
 
-import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from expunge.authority.sqlite import Place
-from expunge.cli import processing, show, transfer
+from expunge.cli import audit, processing, show, transfer
+from expunge.cli.calling import deliver as _deliver
+from expunge.cli.calling import perform as _perform
+from expunge.cli.calling import run as _run
+from expunge.cli.calling import tell as _tell
 from expunge.cli.demo import run_demo
 from expunge.cli.options import Target, shared, with_target
-from expunge.cli.output import bars, err, print_json, read_input, write_file
+from expunge.cli.output import bars, err, print_json, read_input
 from expunge.embedded import Expunge
 from expunge.errors import EXIT_ENVIRONMENT, EXIT_NOT_DONE, EXIT_REFUSED, ExpungeError, InputError
 from expunge.keys import load_key_file
@@ -25,8 +27,6 @@ from expunge.operations.erasure import Answer, DueOutput, PreviewOutput
 from expunge.operations.scopes import scope_words
 from expunge.proof import verify as verify_receipt
 from expunge.system import keys_path
-
-T = TypeVar("T")
 
 app = typer.Typer(
     help="The memory of AI agents with an end of life.",
@@ -76,24 +76,7 @@ def main() -> None:
         sys.exit(EXIT_ENVIRONMENT)
 
 
-def _run(target: Target, work: Callable[[Expunge], Awaitable[T]], *, create: bool = False) -> T:
-    async def job() -> T:
-        async with target.open(create=create) as expunge:
-            return await work(expunge)
-
-    return asyncio.run(job())
-
-
-def _tell(target: Target, answer: T, words: Callable[[T], None]) -> None:
-    """Print an answer: as JSON for a program, in words for a person."""
-    if target.json:
-        print_json(answer)
-    else:
-        words(answer)
-
-
-def _perform(target: Target, name: str, **values: Any) -> Any:
-    return _run(target, lambda expunge: expunge.call(name, **values))
+app.add_typer(audit.audit, name="audit")
 
 
 @app.command("version")
@@ -316,18 +299,6 @@ def receipt(target: Target, request_id: RequestId, out: Out = None) -> int:
     if not answer.receipts:
         raise InputError(f"erasure {answer.request_id} has no receipt yet", hint="see: expunge erasure ID")
     return _deliver(target, "\n".join(answer.receipts).encode() + b"\n", out)
-
-
-def _deliver(target: Target, data: bytes, out: Path | None) -> int:
-    if out is None:
-        sys.stdout.write(data.decode())
-        return 0
-    write_file(out, data)
-    if target.json:
-        print_json({"written": str(out)})
-    else:
-        err().print(f"written: {out}", markup=False)
-    return 0
 
 
 @app.command()

@@ -1,6 +1,5 @@
 """``data-map``: what is kept, as a table, as JSON, and as the record of Article 30 GDPR."""
 
-import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from expunge.cli.calling import perform
 from expunge.cli.options import Target, with_target
 from expunge.cli.output import err, out, print_json, write_file
 from expunge.datamap import collection
@@ -36,12 +36,7 @@ def show_data_map(
             _table(data_map())
         return
 
-    async def job() -> ArticleThirtyOutput:
-        async with target.open() as expunge:
-            answer: ArticleThirtyOutput = await expunge.call("data_map.article_30")
-            return answer
-
-    answer = asyncio.run(job())
+    answer: ArticleThirtyOutput = perform(target, "data_map.article_30")
     if target.json:
         print_json(answer)
         return

@@ -1,6 +1,5 @@
 """``export`` and ``load``: records out of a store as a file, and into one."""
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from enum import StrEnum
@@ -11,6 +10,7 @@ import typer
 
 from expunge.authority.sqlite import Place
 from expunge.cli import show
+from expunge.cli.calling import run, tell
 from expunge.cli.options import Target, with_target
 from expunge.cli.output import bars, err, print_json, read_input
 from expunge.embedded import Expunge
@@ -68,15 +68,7 @@ def load(
             values: dict[str, Any] = {"records": lines, "skip_bad": skip_bad, "attachments_from": _folder(file)}
             return await expunge.call("records.put", as_of=as_of, progress=report, **values)
 
-    async def job() -> Any:
-        async with target.open(create=True) as expunge:
-            return await work(expunge)
-
-    answer = asyncio.run(job())
-    if target.json:
-        print_json(answer)
-    else:
-        show.loaded(answer)
+    tell(target, run(target, work, create=True), show.loaded)
 
 
 def _folder(file: str) -> Path:
@@ -138,18 +130,17 @@ def export(
     if admin:
         values |= given | {"include_tombstoned": not leave_tombstoned}
 
-    async def job() -> ExportOutput:
-        async with target.open() as expunge:
-            answer: ExportOutput = await expunge.call("erasure.export" if admin else "subject.export", **values)
-            if out is None:
-                await _to_stdout(answer.pieces())
-            else:
-                with new_file(out, 0o600) as file:
-                    async for piece in answer.pieces():
-                        file.write(piece)
-            return answer
+    async def work(expunge: Expunge) -> ExportOutput:
+        answer: ExportOutput = await expunge.call("erasure.export" if admin else "subject.export", **values)
+        if out is None:
+            await _to_stdout(answer.pieces())
+        else:
+            with new_file(out, 0o600) as file:
+                async for piece in answer.pieces():
+                    file.write(piece)
+        return answer
 
-    answer = asyncio.run(job())
+    answer = run(target, work)
     if out is None:
         return
     if target.json:

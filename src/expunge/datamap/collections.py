@@ -287,6 +287,20 @@ VECTORS = Collection(
     act=Act.VIA_PARENT,
     lifetime="as long as its record",
 )
+AUDIT_CLEAR = Collection(
+    name="audit_clear",
+    purpose="Who acted and who had asked, for their pseudonyms in the audit; the chain needs none of it.",
+    columns=(
+        Column("pseudonym", Role.PSEUDONYM),
+        *_system("key_id"),
+        Column("org", Role.ORG),
+        *_system("part"),
+        Column("name", Role.USER),
+        *_system("seq"),
+    ),
+    act=Act.REMOVE,
+    lifetime="until whom it names is erased",
+)
 
 _CONTROL: tuple[Collection, ...] = (
     Collection(
@@ -301,7 +315,7 @@ _CONTROL: tuple[Collection, ...] = (
             Column("before", Role.TIME),
             Column("subjects", Role.PSEUDONYM),
             Column("key_id", Role.SYSTEM),
-            Column("actor", Role.ACTOR),
+            Column("actor", Role.PSEUDONYM),
             Column("requester", Role.ACTOR),
             *_system("urgency", "external", "bound_plan", "exact"),
             *_system("purge", "status", "attempt", "current_step", "steps_completed", "plan_hash"),
@@ -377,24 +391,24 @@ _CONTROL: tuple[Collection, ...] = (
     ),
     Collection(
         name="audit",
-        purpose="Who did what, to which pseudonyms, with which outcome.",
+        purpose="Who did what, to which pseudonyms, with which outcome: a chain of entries.",
         columns=(
             Column("org", Role.ORG),
-            *_system("n"),
-            Column("at", Role.TIME),
-            Column("actor", Role.ACTOR),
-            *_system("role", "operation", "outcome", "request_id"),
-            Column("subjects", Role.PSEUDONYM),
-            Column("detail", Role.SYSTEM),
+            *_system("n", "key_id"),
+            Column("body", Role.PSEUDONYM),
+            *_system("mac"),
         ),
         act=Act.KEEP,
-        keep="accountability; it names nobody but the actor (law 14)",
+        keep="accountability; it names nobody (law 14)",
         lifetime=_FOR_EVER,
     ),
     Collection(
         name="orgs",
-        purpose="Each org's erasure counter and the head of its receipt chain.",
-        columns=(Column("org", Role.ORG), *_system("seq", "ledger_length", "ledger_head")),
+        purpose="Each org's erasure counter, and the heads of its receipt chain and of its audit.",
+        columns=(
+            Column("org", Role.ORG),
+            *_system("seq", "ledger_length", "ledger_head", "audit_length", "audit_head"),
+        ),
         act=Act.KEEP,
         keep="names no person",
         lifetime=_FOR_EVER,
@@ -417,7 +431,7 @@ _CONTROL: tuple[Collection, ...] = (
     ),
 )
 
-COLLECTIONS: tuple[Collection, ...] = (*RECORDS, LINEAGE, SEARCH, VECTORS, *_CONTROL)
+COLLECTIONS: tuple[Collection, ...] = (*RECORDS, LINEAGE, SEARCH, VECTORS, AUDIT_CLEAR, *_CONTROL)
 """Everything that the database holds."""
 
 _BY_NAME = {collection.name: collection for collection in COLLECTIONS}

@@ -15,7 +15,9 @@ _LONGEST_REST: Instant = 30 * DAY
 """A clock that stands further behind the last happening may have jumped, and somebody has to look (law 13)."""
 
 
-async def purge_due(system: System, *, role: str, again: bool = True, progress: Progress = silent) -> list[Request]:
+async def purge_due(
+    system: System, *, role: str, actor: str | None = None, again: bool = True, progress: Progress = silent
+) -> list[Request]:
     """Purge what was not restored in time, of every org, urgent erasures first; each gets a second receipt.
 
     Rows of erasures that ended and were asked for 90 days ago go too. What another runner is at is left to it. Without
@@ -31,7 +33,7 @@ async def purge_due(system: System, *, role: str, again: bool = True, progress: 
     ended: list[Request] = []
     for due in found:
         try:
-            taken = await _take(system, due, role=role)
+            taken = await _take(system, due, role=role, actor=actor)
             ended.append(await Saga(system, taken, role=role, progress=progress).run())
         except (RunnerSuperseded, Abandoned):
             continue
@@ -48,7 +50,7 @@ def _look(tx: Tx, now: Instant, *, again: bool) -> tuple[list[Request], bool]:
     return due, some_expired(tx, now)
 
 
-async def _take(system: System, due: Request, *, role: str) -> Request:
+async def _take(system: System, due: Request, *, role: str, actor: str | None) -> Request:
     if due.purge:
-        return await resume_erasure(system, due.org, due.id, role=role)
-    return await take_due(system, due, role=role)
+        return await resume_erasure(system, due.org, due.id, role=role, actor=actor)
+    return await take_due(system, due, role=role, actor=actor)

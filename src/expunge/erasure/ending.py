@@ -9,6 +9,7 @@ from typing import Any
 from expunge.authority.port import Tx
 from expunge.erasure.fence import lower_fence
 from expunge.erasure.marking import tally_of_marks
+from expunge.erasure.naming import drop_requester, drop_requesters
 from expunge.erasure.opening import audit_request
 from expunge.erasure.request import COUNTED, REMOVED, Request, Status, Step, find_request, in_store, list_clear, save
 from expunge.erasure.statements import DROP_MARKS, MARKED_THERE, MARKS_LEFT, SOME_MARKS
@@ -25,7 +26,7 @@ def fail(tx: Tx, request: Request, system: System, *, role: str, step: Step, rea
     """Say why the erasure stopped short; the scope and the marks stay for a resume."""
     request.current_step = step
     request.status, request.failure_reason = Status.FAILED, reason
-    audit_request(tx, request, role, Status.FAILED, system.clock.now())
+    audit_request(tx, request, system, role=role, outcome=Status.FAILED, now=system.clock.now())
 
 
 def what_is_left(request: Request) -> str | None:
@@ -38,14 +39,17 @@ def what_is_left(request: Request) -> str | None:
 def refuse_plan(tx: Tx, request: Request, system: System, *, role: str, reason: str) -> None:
     """End an erasure whose plan has changed: nothing was removed, the fence comes down, nobody is known any more."""
     lower_fence(tx, request)
+    drop_requester(tx, request)
     request.scope, request.current_step = None, Step.PLAN
     request.status, request.failure_reason = Status.ABANDONED, f"the plan has changed: {reason}"
-    audit_request(tx, request, role, Status.ABANDONED, system.clock.now())
+    audit_request(tx, request, system, role=role, outcome=Status.ABANDONED, now=system.clock.now())
 
 
 def forget(tx: Tx, request: Request) -> None:
     """Empty the clear scope and the marks: from here on the request knows its subjects by pseudonym alone."""
     tx.change(DROP_MARKS, request=request.rid)
+    drop_requester(tx, request)
+    drop_requesters(tx, request)
     gone = () if request.scope is None else request.scope.targets
     request.scope, request.current_step = None, Step.FORGET
     request.done(Step.FORGET)
@@ -71,6 +75,7 @@ def _share_a_name(theirs: Sequence[Target], mine: Sequence[Target]) -> bool:
 
 def _forget_scope(tx: Tx, other: Request, request: Request) -> None:
     """A request that hides records of somebody who has now gone: it goes on by its marks and pseudonyms."""
+    drop_requester(tx, other)
     was, other.scope = other.copy(), None
     save(tx, other, was=was, now=request.updated_at)
 
@@ -83,6 +88,7 @@ def _give_way(tx: Tx, other: Request, request: Request) -> None:
     was = other.copy()
     if other.fence_seq is not None:
         lower_fence(tx, other)
+    drop_requester(tx, other)
     other.scope = None
     if not tx.rows(MARKED_THERE, request=other.rid)[0][0]:
         tx.change(DROP_MARKS, request=other.rid)
@@ -112,7 +118,7 @@ def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[dic
     signed = append_receipts(tx, _occasion(request, system), _subjects(request, system), system.keys.signer)
     request.status, request.current_step = Status.COMPLETED, None
     request.done(Step.FINISH)
-    audit_request(tx, request, role, Status.COMPLETED if request.purge else "hidden", now)
+    audit_request(tx, request, system, role=role, outcome=Status.COMPLETED if request.purge else "hidden", now=now)
     return signed
 
 

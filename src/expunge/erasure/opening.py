@@ -8,6 +8,7 @@ from expunge import audit
 from expunge.authority.port import Tx
 from expunge.erasure.fence import lower_fence, raise_fence
 from expunge.erasure.marking import outcome_of, take_back_unfounded
+from expunge.erasure.naming import names_a_subject
 from expunge.erasure.order import Order
 from expunge.erasure.planning import NotAtOnce, plan_to_hide
 from expunge.erasure.request import Request, Status, Step, find_request, insert, save
@@ -18,6 +19,7 @@ from expunge.proof import Intent, append_intent
 from expunge.system import System
 
 OPERATION = "erasure.request"
+_OPENING = frozenset({"intent", "blocked"})
 _REOPENED = (Step.MARK, Step.STORES, Step.PURGE, Step.CENSUS)
 """The steps that own residue: a resume after a failed census does them again."""
 _REOPENED_BY_MARKS = (Step.STORES, Step.PURGE, Step.CENSUS)
@@ -50,7 +52,8 @@ async def open_erasure(system: System, order: Order, *, actor: str, role: str, a
             before=scope.before,
             subjects=subjects,
             key_id=system.keys.current.id,
-            actor=actor,
+            actor=system.keys.current.pseudonym(scope.org, "actor", actor),
+            acting=actor,
             requester=order.requester,
             urgency=order.urgency,
             external=order.external,
@@ -72,7 +75,7 @@ async def open_erasure(system: System, order: Order, *, actor: str, role: str, a
             request.done(Step.FENCE)
         request.rid = insert(tx, request)
         outcome = "blocked" if request.status is Status.BLOCKED else "intent"
-        audit_request(tx, request, role, outcome, now)
+        audit_request(tx, request, system, role=role, outcome=outcome, now=now)
         if at_once and not order.purge and order.plan_hash is None and request.status is Status.IN_PROGRESS:
             _hide_at_once(tx, system, request)
         return request
@@ -89,7 +92,7 @@ def _hide_at_once(tx: Tx, system: System, request: Request) -> None:
     save(tx, request, was=request, now=request.updated_at)  # attempt and status are what they were inserted with
 
 
-async def resume_erasure(system: System, org: str, request_id: str, *, role: str) -> Request:
+async def resume_erasure(system: System, org: str, request_id: str, *, role: str, actor: str | None = None) -> Request:
     """Take an erasure over with the next attempt, which fences its old runner out.
 
     A completed one is answered as it is, unless a reclaim was deferred: then its reclaim is tried again.
@@ -103,6 +106,7 @@ async def resume_erasure(system: System, org: str, request_id: str, *, role: str
     def unit(tx: Tx) -> Request:
         now = system.clock.now()
         request = find_request(tx, org, request_id, now)
+        request.acting = actor
         was = request.copy()
         if request.status is Status.COMPLETED or request.status is Status.ABANDONED:
             return request
@@ -110,7 +114,7 @@ async def resume_erasure(system: System, org: str, request_id: str, *, role: str
             return request
         outcome = _take_over(request, system.settings.max_attempts)
         save(tx, request, was=was, now=now)
-        audit_request(tx, request, role, outcome, now)
+        audit_request(tx, request, system, role=role, outcome=outcome, now=now)
         return request
 
     request = await system.authority.run(unit)
@@ -119,7 +123,7 @@ async def resume_erasure(system: System, org: str, request_id: str, *, role: str
     return request
 
 
-async def release_fence(system: System, org: str, request_id: str, *, role: str) -> Request:
+async def release_fence(system: System, org: str, request_id: str, *, role: str, actor: str | None = None) -> Request:
     """Lower the fence of an erasure that did not end, so that its scope can be written to again.
 
     One that was running has failed by it, and its runner is fenced out; what is hidden stays hidden until a resume.
@@ -133,6 +137,7 @@ async def release_fence(system: System, org: str, request_id: str, *, role: str)
     def unit(tx: Tx) -> Request:
         now = system.clock.now()
         request = find_request(tx, org, request_id, now)
+        request.acting = actor
         if request.fence_seq is None or request.lowered_seq is not None:
             raise Refused(f"no fence of erasure {request.id} stands", hint="see: expunge erasure ID")
         was = request.copy()
@@ -141,13 +146,13 @@ async def release_fence(system: System, org: str, request_id: str, *, role: str)
             request.status, request.attempt = Status.FAILED, request.attempt + 1
             request.failure_reason = "its fence was released"
         save(tx, request, was=was, now=now)
-        audit_request(tx, request, role, "released", now)
+        audit_request(tx, request, system, role=role, outcome="released", now=now)
         return request
 
     return await system.authority.run(unit)
 
 
-async def take_due(system: System, due: Request, *, role: str) -> Request:
+async def take_due(system: System, due: Request, *, role: str, actor: str | None = None) -> Request:
     """Turn an erasure whose restore window has ended into a purge of what was not restored, with the next attempt.
 
     Raises:
@@ -158,6 +163,7 @@ async def take_due(system: System, due: Request, *, role: str) -> Request:
     def unit(tx: Tx) -> Request:
         now = system.clock.now()
         request = find_request(tx, due.org, due.id, now)
+        request.acting = actor
         if not request.hides or request.restore_until is None or request.restore_until > now:
             raise RunnerSuperseded(f"the restore window of erasure {request.id} was ended by another runner")
         was = request.copy()
@@ -167,7 +173,7 @@ async def take_due(system: System, due: Request, *, role: str) -> Request:
         request.effects = outcome_of(tx, request.org, request.rid).effects
         request.steps_completed = [step for step in request.steps_completed if step not in (Step.CENSUS, Step.FINISH)]
         save(tx, request, was=was, now=now)
-        audit_request(tx, request, role, "window ended", now)
+        audit_request(tx, request, system, role=role, outcome="window ended", now=now)
         return request
 
     return await system.authority.run(unit)
@@ -194,24 +200,28 @@ def _take_over(request: Request, max_attempts: int) -> str:
     return "resumed"
 
 
-def audit_request(tx: Tx, request: Request, role: str, outcome: str, now: Instant) -> None:
-    """Say in the audit what became of a request, in the same transaction (law 2)."""
+def audit_request(tx: Tx, request: Request, system: System, *, role: str, outcome: str, now: Instant) -> None:
+    """Say in the audit what became of a request, in the same transaction (law 2).
+
+    Who had asked is said when it opens, and filed in clear unless the text names a subject of the erasure.
+    """
+    requester = request.requester if outcome in _OPENING and not names_a_subject(request) else None
     audit.record(
         tx,
+        system.keys,
         audit.Entry(
             org=request.org,
             at=now,
-            actor=request.actor,
+            actor=request.acting or "",
+            known_as=request.actor,
             role=role,
             operation=OPERATION,
             outcome=outcome,
             request_id=request.id,
             subjects=request.subjects,
-            detail={
-                "attempt": request.attempt,
-                "purge": request.purge,
-                "scope_type": request.scope_type,
-                "requester": request.requester,
-            },
+            subjects_key=request.key_id,
+            requester=requester,
+            detail={"attempt": request.attempt, "purge": request.purge, "scope_type": request.scope_type},
+            as_of=request.fence_seq,
         ),
     )

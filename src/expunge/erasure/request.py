@@ -159,6 +159,8 @@ class Request:
     effects: Tally = field(default_factory=no_effects)
     deferred: list[dict[str, str]] = field(default_factory=list)
     census: list[dict[str, int]] | None = None
+    acting: str | None = None
+    """Who acts just now, by clear id, for the audit. It is not stored: ``actor`` is who asked, by pseudonym."""
 
     @property
     def clear_scope(self) -> Scope:

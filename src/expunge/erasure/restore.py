@@ -74,6 +74,7 @@ async def restore(system: System, org: str, request_id: str, keys: Sequence[str]
         save(tx, request, was=was, now=now)
         audit.record(
             tx,
+            system.keys,
             audit.Entry(
                 org=org,
                 at=now,
@@ -83,6 +84,7 @@ async def restore(system: System, org: str, request_id: str, keys: Sequence[str]
                 outcome="done",
                 request_id=request.id,
                 subjects=request.subjects,
+                subjects_key=request.key_id,
                 detail={"restored": restored.counts, "reversals": restored.reversals},
             ),
         )

@@ -29,6 +29,7 @@ from expunge.erasure.marking import (
     take_back,
     take_back_unfounded,
 )
+from expunge.erasure.naming import unname
 from expunge.erasure.opening import audit_request
 from expunge.erasure.outside import count_outside, holds_any, reclaim_outside, remove_outside
 from expunge.erasure.planning import NotAtOnce, PlanDiffers, bind, lower, marking_of, note_marks, plan_to_hide
@@ -153,6 +154,7 @@ class Saga:
         bind(request, planned, marking, self._system)
         request.found = any(count.total() for count in request.removed.values())
         request.done(Step.STORES)  # before this commit they were asked, and held nothing
+        unname(tx, request, self._system)
         request.done(Step.PURGE)
 
     async def _refuse(self, reason: str) -> NoReturn:
@@ -237,7 +239,7 @@ class Saga:
 
     async def _purge_in_batches(self) -> None:
         after, done = ("", ""), 0
-        while page := await self._commit(partial(_purge_page, after, self._size)):
+        while page := await self._commit(partial(_purge_page, after, self._size, system=self._system)):
             after, done = page[-1][:2], done + len(page)
             self._progress(Step.PURGE, done, done + self._size)
 
@@ -291,7 +293,9 @@ class Saga:
         went, _ = await remove_outside(self._system, request)
         if any(counts != request.removed.get(name, Counter()) for name, counts in went.items() if counts):
             now = self._system.clock.now()
-            await self._system.authority.run(lambda tx: audit_request(tx, request, self._role, "swept", now))
+            await self._system.authority.run(
+                lambda tx: audit_request(tx, request, self._system, role=self._role, outcome="swept", now=now)
+            )
 
     async def _settle(self) -> None:
         """Remove what came into a store too late; try a deferred reclaim again, and say so in a follow-up receipt."""
@@ -325,10 +329,11 @@ def _mark_derived(ids: Sequence[str], tx: Tx, request: Request) -> list[str]:
     return [mark.id for mark in marking_of(tx, request, hiding=True).mark_derived(ids)]
 
 
-def _purge_page(after: tuple[str, str], size: int, tx: Tx, request: Request) -> list[Mark]:
+def _purge_page(after: tuple[str, str], size: int, tx: Tx, request: Request, *, system: System) -> list[Mark]:
     request.current_step = Step.PURGE
     page = page_of_marks(tx, request.rid, size, after)
     purge_marked(tx, request, page)
     if len(page) < size:
+        unname(tx, request, system)
         request.done(Step.PURGE)
     return page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from expunge.operations import (
+    audit,
     chat,
     doctor,
     documents,
@@ -40,7 +41,8 @@ _OPERATORS = (
     ),
     Operation(
         "erasure.request", Role.ORG_ADMIN, "Erase one scope everywhere, and prove it; or only say what would go.",
-        scopes.RequestInput, erasure.Answer | erasure.PreviewOutput, erasure.request, destructive=True,
+        scopes.RequestInput, erasure.Answer | erasure.PreviewOutput, erasure.request,
+        destructive=True, refusals_audited=True,
     ),
     Operation(
         "erasure.status", Role.ORG_ADMIN, "Say how an erasure stands.",
@@ -52,7 +54,7 @@ _OPERATORS = (
     ),
     Operation(
         "erasure.resume", Role.ORG_ADMIN, "Go on with an erasure from its last checkpoint.",
-        erasure.OneInput, erasure.Answer, erasure.resume, destructive=True,
+        erasure.OneInput, erasure.Answer, erasure.resume, destructive=True, refusals_audited=True,
     ),
     Operation(
         "erasure.resume_due", Role.OPERATOR, "Purge what was hidden and not restored in time, in every org.",
@@ -60,11 +62,11 @@ _OPERATORS = (
     ),
     Operation(
         "erasure.restore", Role.ORG_ADMIN, "Serve what an erasure hid again, within 14 days.",
-        erasure.RestoreInput, erasure.RestoreOutput, erasure.restore,
+        erasure.RestoreInput, erasure.RestoreOutput, erasure.restore, refusals_audited=True,
     ),
     Operation(
         "erasure.release", Role.ORG_ADMIN, "Lower the fence of an erasure that stopped short.",
-        erasure.OneInput, erasure.Answer, erasure.release,
+        erasure.OneInput, erasure.Answer, erasure.release, refusals_audited=True,
     ),
     Operation(
         "erasure.census", Role.ORG_ADMIN, "Count again what an erasure left.",
@@ -81,6 +83,18 @@ _OPERATORS = (
     Operation(
         "ledger.export", Role.ORG_ADMIN, "Give the whole ledger of an org.",
         proofs.LedgerInput, proofs.LedgerOutput, proofs.export_ledger, read_only=True,
+    ),
+    Operation(
+        "audit.list", Role.ORG_ADMIN, "List what was done in an org, newest first.",
+        audit.ListInput, audit.ListOutput, audit.listing, read_only=True,
+    ),
+    Operation(
+        "audit.verify", Role.ORG_ADMIN, "Verify the audit of an org, from its first entry to its head.",
+        audit.VerifyInput, audit.VerifyOutput, audit.verify, read_only=True,
+    ),
+    Operation(
+        "audit.head", Role.ORG_ADMIN, "Give the head of an org's audit, to be kept elsewhere.",
+        audit.HeadInput, audit.HeadOutput, audit.head, read_only=True,
     ),
     Operation(
         "data_map.show", Role.VIEWER, "Show every collection and what an erasure does to it.",
@@ -100,7 +114,7 @@ _OPERATORS = (
     ),
     Operation(
         "keys.rotate", Role.OPERATOR, "Make fresh keys; the old ones stay for matching.",
-        NoInput, proofs.KeysOutput, proofs.rotate_keys,
+        NoInput, proofs.KeysOutput, proofs.rotate_keys, refusals_audited=True,
     ),
 )  # fmt: skip
 

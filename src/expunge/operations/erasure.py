@@ -132,7 +132,7 @@ async def status(system: System, _call: Call, given: OneInput) -> Answer:
 async def resume(system: System, call: Call, given: OneInput) -> Answer:
     """Take an erasure over and go on from its last checkpoint."""
     role = call.actor.role.name.lower()
-    taken = await erasure.resume_erasure(system, given.org, given.request_id, role=role)
+    taken = await erasure.resume_erasure(system, given.org, given.request_id, role=role, actor=call.actor.id)
     return await _run(system, call, taken)
 
 
@@ -151,7 +151,9 @@ class DueInput(Input):
 async def resume_due(system: System, call: Call, given: DueInput) -> DueOutput:
     """Purge what was hidden and not restored in time, in every org; each gets a second receipt."""
     role = call.actor.role.name.lower()
-    ended = await erasure.purge_due(system, role=role, again=not given.unattended, progress=call.progress)
+    ended = await erasure.purge_due(
+        system, role=role, actor=call.actor.id, again=not given.unattended, progress=call.progress
+    )
     return DueOutput(erasures=[await _answer(system, request) for request in ended])
 
 
@@ -192,7 +194,8 @@ async def restore(system: System, call: Call, given: RestoreInput) -> RestoreOut
 async def release(system: System, call: Call, given: OneInput) -> Answer:
     """Lower a fence that stayed up after an erasure stopped short."""
     role = call.actor.role.name.lower()
-    return await _answer(system, await erasure.release_fence(system, given.org, given.request_id, role=role))
+    released = await erasure.release_fence(system, given.org, given.request_id, role=role, actor=call.actor.id)
+    return await _answer(system, released)
 
 
 class ListInput(Input):

@@ -378,6 +378,7 @@ def _end_page(tx: Tx, *, system: System, call: Call, page: list[Row], org: str) 
         operation="memory.sweep_expired",
         outcome="done",
         detail={act: acts.count(act) for act in set(acts)},
+        as_of=call.as_of.get(org, 0),
     )
-    audit.record(tx, entry)
+    audit.record(tx, system.keys, entry)
     return acts

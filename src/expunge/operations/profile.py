@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from expunge.model.instant import to_text
-from expunge.model.scope import Scope
+from expunge.model.scope import Scope, Target
+from expunge.operations.audited import note_read
 from expunge.operations.registry import Call, Input, OrgId, Output, UserId, id_of
 from expunge.subject import read_profile
 from expunge.system import System
@@ -19,6 +20,11 @@ class ProfileInput(Input):
     org: OrgId
     user_id: UserId
     namespace: Annotated[str, id_of("namespace")] | None = None
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Whom it speaks of, for the audit."""
+        return (Target(self.org, namespace=self.namespace, user_id=self.user_id),)
 
 
 class Seen(Output):
@@ -65,11 +71,12 @@ class ProfileOutput(Output):
         return self.counts["facts"]
 
 
-async def profile(system: System, _call: Call, given: ProfileInput) -> ProfileOutput:
+async def profile(system: System, call: Call, given: ProfileInput) -> ProfileOutput:
     """Say what is held on a user, in one namespace or across all of an org."""
     namespaces = () if given.namespace is None else (given.namespace,)
     scope = Scope(org=given.org, user_ids=(given.user_id,), namespaces=namespaces)
     found = await system.authority.read(lambda tx: read_profile(tx, scope))
+    await note_read(system, call.by("subject.profile"), scope, found.counts)
     return ProfileOutput(
         org=given.org,
         user_id=given.user_id,

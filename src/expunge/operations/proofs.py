@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from expunge import audit
 from expunge.errors import KeyMissing, NotOffered
 from expunge.keys import KeyRing, change_key_file
 from expunge.operations.registry import Call, Input, NoInput, OrgId, Output
@@ -41,7 +42,7 @@ async def show_keys(system: System, _call: Call, _given: NoInput) -> KeysOutput:
     return _keys(system)
 
 
-async def rotate_keys(system: System, _call: Call, _given: NoInput) -> KeysOutput:
+async def rotate_keys(system: System, call: Call, _given: NoInput) -> KeysOutput:
     """Make fresh keys for what comes; the old ones stay for matching and verifying."""
     if system.keys_path is None:
         raise NotOffered("keys in memory cannot be rotated", hint="use a database file, or set keys_file")
@@ -53,7 +54,16 @@ async def rotate_keys(system: System, _call: Call, _given: NoInput) -> KeysOutpu
         return ring.rotated()
 
     ring = change_key_file(system.keys_path, rotated)
-    await bind(system.authority, ring)
+    entry = audit.Entry(
+        org=system.settings.org,
+        at=system.clock.now(),
+        actor=call.actor.id,
+        role=call.actor.role.name.lower(),
+        operation="keys.rotate",
+        outcome="done",
+        detail={"pseudonym_key": ring.current.id, "signing_key": ring.signer.id},
+    )
+    await bind(system.authority, ring, entry)
     system.use_keys(ring)
     return _keys(system)
 

@@ -113,6 +113,7 @@ def _write(
     for org, count in outcome.by_org.items():
         audit.record(
             tx,
+            system.keys,
             audit.Entry(
                 org=org,
                 at=system.clock.now(),
@@ -121,6 +122,7 @@ def _write(
                 operation=operation,
                 outcome="done",
                 detail={"loaded": count},
+                as_of=call.as_of.get(org, 0),
             ),
         )
     return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,10 +14,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from expunge.erasure import Progress
 from expunge.erasure.saga import silent
-from expunge.errors import AuthInsufficient, InputError
+from expunge.errors import Abandoned, AuthInsufficient, InputError, Refused, RunnerSuperseded
 from expunge.model.identity import PARTS, Identity
 from expunge.model.ids import NOBODY, check_id, shown
 from expunge.model.instant import from_datetime, parse_instant, to_datetime
+from expunge.model.scope import Target
+from expunge.operations.audited import By, note_refusal
 from expunge.system import KeysRotated, System
 
 Out = TypeVar("Out", bound=BaseModel)
@@ -62,6 +65,11 @@ class Input(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Whom it speaks of, as far as the audit has to say so of a refusal."""
+        return ()
+
 
 class NoInput(Input):
     """Nothing."""
@@ -89,6 +97,10 @@ class Call:
     as_of: dict[str, int]
     progress: Progress = field(default=silent)
 
+    def by(self, operation: str) -> By:
+        """Who calls, as the audit says it."""
+        return By(self.actor.id, self.actor.role.name.lower(), operation)
+
 
 Handler = Callable[[System, Call, Any], Awaitable[BaseModel]]
 
@@ -109,6 +121,8 @@ class Operation:
     """Whether it carries an ``as_of`` into the store (law 4)."""
     writes_any_org: bool = False
     """Whether its records may name other orgs than its input."""
+    refusals_audited: bool = False
+    """Whether every refusal is an entry of the audit; one for want of a role is in any case."""
 
 
 def _aware(value: object) -> datetime:
@@ -173,6 +187,37 @@ async def perform(
         ExpungeError: as the operation says.
 
     """
+    try:
+        return await _perform(system, operation, values, actor=actor, as_of=as_of, progress=progress)
+    except (RunnerSuperseded, Abandoned):
+        raise  # it goes on by another runner; or it was given up, as the audit has said in the same commit
+    except Refused as fault:
+        if operation.refusals_audited or isinstance(fault, AuthInsufficient):
+            await _note(system, operation, values, Call(actor, {}).by(operation.name), fault)
+        raise
+
+
+async def _note(system: System, operation: Operation, values: dict[str, Any], by: By, fault: Refused) -> None:
+    """Enter a refusal into the audit. What was refused for want of a role has not been validated yet."""
+    org, request_id = system.settings.org, None
+    targets: tuple[Target, ...] = ()
+    with contextlib.suppress(InputError, ValidationError):
+        if "org" in operation.input.model_fields:
+            org = check_id(values.get("org"), "org")
+        given = operation.input(**values)
+        request_id, targets = getattr(given, "request_id", None), given.targets
+    await note_refusal(system, by, fault, org=org, targets=targets, request_id=request_id)
+
+
+async def _perform(
+    system: System,
+    operation: Operation,
+    values: dict[str, Any],
+    *,
+    actor: Actor,
+    as_of: dict[str, int] | None,
+    progress: Progress,
+) -> BaseModel:
     if actor.role < operation.role:
         needed = operation.role.name.lower()
         raise AuthInsufficient(f"{operation.name} needs the role {needed}, not {actor.role.name.lower()}")

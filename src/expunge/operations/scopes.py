@@ -13,7 +13,7 @@ from expunge.erasure import Order, Urgency
 from expunge.errors import InputError, InvalidScope
 from expunge.model.ids import check_id
 from expunge.model.instant import Instant, from_datetime, parse_instant
-from expunge.model.scope import Scope
+from expunge.model.scope import Scope, Target
 from expunge.operations.registry import Input, OrgId
 
 ScopeType = Literal["user_id", "user_list", "namespace", "namespace_list", "org", "agent", "session"]
@@ -69,6 +69,11 @@ class RequestInput(Input):
             plan_hash=self.plan_hash,
             exact=self.exact,
         )
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Whom it speaks of, for the audit."""
+        return self.order().scope.targets
 
     def _values(self) -> tuple[tuple[str, ...], bool | None]:
         """The ids that ``scope_value`` names, and what it says of purge."""

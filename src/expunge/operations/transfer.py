@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr
 
+from expunge import audit
+from expunge.authority.port import Tx
+from expunge.datamap.selector import count_scope
 from expunge.errors import InputError
 from expunge.memory import Arrival, Batch, Carried, Sifted, sift
+from expunge.model.canonical import canonical_plain
 from expunge.model.ids import shown
 from expunge.model.instant import parse_instant
-from expunge.model.scope import Scope
+from expunge.model.scope import Scope, Target
+from expunge.operations.audited import By, note_read
 from expunge.operations.records import PutOutput, reading_of, said_of, write_batch
 from expunge.operations.registry import Call, Input, Number, OrgId, Output, UserId, id_of
 from expunge.proof import erased_since
-from expunge.subject.export import Asked, Export, ExportFile, Format
+from expunge.subject.export import AUDIT, Asked, Export, ExportFile, Format
 from expunge.system import System
 
 SECTION_LIMIT = 10_000
 CONVERSATION_BYTES = 64 << 20
+_AUDIT_PAGE = 500
 
 
 class ExportInput(Input):
@@ -31,6 +38,11 @@ class ExportInput(Input):
     namespace: Annotated[str, id_of("namespace")] | None = None
     format: Format = "json"
     vectors: bool = Field(default=False, description="Give the vectors of records too.")
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Whom it speaks of, for the audit."""
+        return (Target(self.org, namespace=self.namespace, user_id=self.user_id),)
 
 
 class AdminExportInput(ExportInput):
@@ -73,26 +85,33 @@ class ExportOutput(Output):
         return self._export.manifest.as_json()
 
 
-async def export(system: System, _call: Call, given: ExportInput) -> ExportOutput:
+async def export(system: System, call: Call, given: ExportInput) -> ExportOutput:
     """Give a person's data: all that reads would serve, with versions, originals, and where it came from."""
-    return _ready(system, Asked(_scope(given), "person", given.format, vectors=given.vectors))
+    asked = Asked(_scope(given), "person", given.format, vectors=given.vectors)
+    return await _ready(system, call.by("subject.export"), asked)
 
 
-async def admin_export(system: System, _call: Call, given: AdminExportInput) -> ExportOutput:
-    """Give all that is held on a user, hidden and deleted records too."""
-    return _ready(
-        system,
-        Asked(
-            _scope(given),
-            "admin",
-            given.format,
-            hidden=given.include_tombstoned,
-            tombstoned=given.include_tombstoned,
-            section_limit=given.section_limit,
-            conversation_bytes=given.conversation_bytes,
-            vectors=given.vectors,
-        ),
+async def admin_export(system: System, call: Call, given: AdminExportInput) -> ExportOutput:
+    """Give all that is held on a user: hidden and deleted records too, and the entries of the audit that name them."""
+    asked = Asked(
+        _scope(given),
+        "admin",
+        given.format,
+        hidden=given.include_tombstoned,
+        tombstoned=given.include_tombstoned,
+        section_limit=given.section_limit,
+        conversation_bytes=given.conversation_bytes,
+        vectors=given.vectors,
+        extra=((AUDIT, partial(_audit_lines, system=system, given=given)),),
     )
+    return await _ready(system, call.by("erasure.export"), asked)
+
+
+def _audit_lines(tx: Tx, below: int, *, system: System, given: ExportInput) -> list[tuple[int, bytes]]:
+    """Entries of the audit below a number (0: the newest), with their numbers."""
+    narrowed = audit.Filter(user_id=given.user_id)
+    entries, _ = audit.page(tx, system.keys, given.org, narrowed, limit=_AUDIT_PAGE, below=below or None)
+    return [(entry.n, canonical_plain({"collection": AUDIT, "n": entry.n, **entry.body})) for entry in entries]
 
 
 def _scope(given: ExportInput) -> Scope:
@@ -100,7 +119,10 @@ def _scope(given: ExportInput) -> Scope:
     return Scope(org=given.org, user_ids=(given.user_id,), namespaces=namespaces)
 
 
-def _ready(system: System, asked: Asked) -> ExportOutput:
+async def _ready(system: System, by: By, asked: Asked) -> ExportOutput:
+    """An export to be taken. That it was asked for is in the audit before its first byte is given."""
+    held = await system.authority.read(lambda tx: count_scope(tx, asked.scope))
+    await note_read(system, by, asked.scope, {name: counts.total() for name, counts in held.items()})
     return ExportOutput.of(Export(system, asked), asked.form)
 
 
