@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 
 from expunge import audit
-from expunge.authority.port import Tx
+from expunge.authority.port import Tx, Unit
 from expunge.erasure.fence import lower_fence, raise_fence
 from expunge.erasure.marking import outcome_of, take_back_unfounded
 from expunge.erasure.order import Order
@@ -24,8 +24,18 @@ _REOPENED_BY_MARKS = (Step.STORES, Step.PURGE, Step.CENSUS)
 """The same where the clear scope is forgotten: at the end of a restore window all is found by its mark."""
 
 
-async def open_erasure(system: System, order: Order, *, actor: str, role: str, at_once: bool = False) -> Request:
-    """Open an erasure: steps 1 and 2 in one commit: ledger intent, request, audit intent, and the fence (law 2).
+async def open_erasure(system: System, order: Order, *, actor: str, role: str) -> Request:
+    """Open an erasure, and do no more.
+
+    Raises:
+        InvalidScope: ``before`` lies in the future.
+
+    """
+    return await system.authority.run(opening(system, order, actor=actor, role=role))
+
+
+def opening(system: System, order: Order, *, actor: str, role: str, at_once: bool = False) -> Unit[Request]:
+    """Steps 1 and 2 in one commit: ledger intent, request, audit intent, and the fence (law 2).
 
     A scope that is wholly held opens as ``blocked``, with no fence. With ``at_once``, what is only hidden, and fits
     into one commit, is hidden in this one: its intent is durable as soon as its marks are, and those can be taken
@@ -77,7 +87,7 @@ async def open_erasure(system: System, order: Order, *, actor: str, role: str, a
             _hide_at_once(tx, system, request)
         return request
 
-    return await system.authority.run(unit)
+    return unit
 
 
 def _hide_at_once(tx: Tx, system: System, request: Request) -> None:
