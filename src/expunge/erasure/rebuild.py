@@ -8,6 +8,7 @@ from collections import Counter
 from expunge.authority.orgs import seq_of
 from expunge.authority.port import Statement, Tx
 from expunge.datamap import JOBS, MEMORIES
+from expunge.datamap.marks import is_marked
 from expunge.erasure.request import Request
 from expunge.model.instant import Instant
 from expunge.search.served import is_current
@@ -32,8 +33,9 @@ def queue_rebuilds(tx: Tx, request: Request, now: Instant) -> None:
             tx.change(_READ, **values)
 
 
-_LEFT = """FROM lineage l WHERE l.derived = :id AND l.org = :org AND NOT EXISTS (
-    SELECT 1 FROM marks g WHERE g.id = l.source AND g.org = :org AND g.collection = l.source_collection)"""
+_LEFT = (
+    f"""FROM lineage l WHERE l.derived = :id AND l.org = :org AND NOT {is_marked("l.source", "l.source_collection")}"""
+)
 _GOING = Statement(
     "marks.to_rebuild",
     f"""SELECT m.id, m.position FROM marks m CROSS JOIN memories r ON r.rid = m.rid

@@ -65,10 +65,19 @@ RESTS_ON = Statement(
 )
 """A row when ``:id`` was made, over any number of steps, from ``:on``."""
 
+
+def _told(collection: Collection) -> str:
+    return f"""SELECT r.id, r.marked FROM json_each(:ids) j CROSS JOIN {collection.name} r
+        ON r.org = :org AND r.id = j.value AND r.marked <> 0"""
+
+
 MARKED = Statement(
     "marks.of",
-    """SELECT m.id, min(q.status = 'completed'), max(q.id) FROM json_each(:ids) j
-    CROSS JOIN marks m ON m.id = j.value AND m.org = :org CROSS JOIN requests q ON q.rid = m.request GROUP BY m.id""",
+    f"""SELECT m.id, min(q.status = 'completed'), max(q.id) FROM (
+        SELECT g.id, g.request FROM json_each(:ids) j CROSS JOIN marks g
+        ON g.id = j.value AND g.org = :org AND g.beside = 1
+        UNION ALL {" UNION ALL ".join(_told(collection) for collection in RECORDS)}
+    ) m CROSS JOIN requests q ON q.rid = m.request GROUP BY m.id""",
 )
 """Rows ``(id, hidden, request)`` of what a running erasure is about to remove, or has removed and not counted yet, or
 keeps hidden. Hidden is what no running one marks."""
