@@ -105,7 +105,7 @@ class Marking:
             count == counts[name].total() for name, count in marked.items()
         ):
             directly = {name: {"direct": count.total(), "derived": 0} for name, count in counts.items()}
-            return Outcome(directly, {name: Counter(count) for name, count in counts.items()}, no_effects())
+            return Outcome(directly, {kind.name: counts[kind.name] for kind in kinds}, no_effects())
         return self.outcome()
 
     def mark_scope(self) -> list[Mark]:

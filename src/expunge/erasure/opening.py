@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 
 from expunge import audit
 from expunge.authority.port import Tx, Unit
@@ -10,7 +11,7 @@ from expunge.erasure.fence import lower_fence, raise_fence
 from expunge.erasure.marking import outcome_of, take_back_unfounded
 from expunge.erasure.order import Order
 from expunge.erasure.planning import NotAtOnce, plan_to_hide
-from expunge.erasure.request import Request, Status, Step, find_request, insert, save
+from expunge.erasure.request import Request, Status, Step, find_request, insert, next_rid, save
 from expunge.errors import Abandoned, Refused, RunnerSuperseded
 from expunge.holds import is_wholly_held
 from expunge.model.instant import Instant
@@ -53,6 +54,7 @@ def opening(system: System, order: Order, *, actor: str, role: str, at_once: boo
         system.check_keys(tx)
         now = system.clock.now()
         request = Request(
+            rid=next_rid(tx),
             id="er-" + secrets.token_hex(12),
             org=scope.org,
             scope_type=order.scope_type,
@@ -80,11 +82,11 @@ def opening(system: System, order: Order, *, actor: str, role: str, at_once: boo
         else:
             raise_fence(tx, request)
             request.done(Step.FENCE)
-        request.rid = insert(tx, request)
         outcome = "blocked" if request.status is Status.BLOCKED else "intent"
         audit_request(tx, request, role, outcome, now)
         if at_once and not order.purge and order.plan_hash is None and request.status is Status.IN_PROGRESS:
             _hide_at_once(tx, system, request)
+        insert(tx, request)
         return request
 
     return unit
@@ -92,11 +94,8 @@ def opening(system: System, order: Order, *, actor: str, role: str, at_once: boo
 
 def _hide_at_once(tx: Tx, system: System, request: Request) -> None:
     """What does not fit into one commit goes on in batches."""
-    try:
+    with suppress(NotAtOnce):
         plan_to_hide(tx, request, system=system)
-    except NotAtOnce:
-        return
-    save(tx, request, was=request, now=request.updated_at)  # attempt and status are what they were inserted with
 
 
 async def resume_erasure(system: System, org: str, request_id: str, *, role: str) -> Request:

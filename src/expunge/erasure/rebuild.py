@@ -25,8 +25,9 @@ def queue_rebuilds(tx: Tx, request: Request, now: Instant) -> None:
     The job reads what is left, and is a record of its own: it goes with the last of that. Asked again after a kill,
     a record has its job already.
     """
-    seq = seq_of(tx, request.org)
-    for record_id, _ in tx.rows(_GOING, org=request.org, request=request.rid):
+    going = tx.rows(_GOING, org=request.org, request=request.rid)
+    seq = seq_of(tx, request.org) if going else 0
+    for record_id, _ in going:
         job = f"{JOBS.name[:2]}-{secrets.token_hex(16)}"
         values = {"org": request.org, "request": request.rid, "id": record_id, "job": job, "seq": seq}
         if tx.change(_QUEUE, now=now, **values):
