@@ -78,8 +78,10 @@ _LIST = Statement(
 )
 _CLEAR = Statement(
     "requests.clear",
-    f"SELECT {_COLUMNS} FROM requests WHERE org = :org AND scope IS NOT NULL AND status <> 'in_progress'",
+    f"""SELECT {_COLUMNS} FROM requests WHERE org = :org AND (status <> 'completed' OR purge = 0)
+    AND scope IS NOT NULL AND status <> 'in_progress'""",
 )
+"""Once it has purged, a request knows no clear scope: so those that do are found among the open ones."""
 _DUE = Statement(
     "requests.due",
     f"""SELECT {_COLUMNS} FROM requests WHERE restore_until <= :now AND (

@@ -66,21 +66,16 @@ RESTS_ON = Statement(
 """A row when ``:id`` was made, over any number of steps, from ``:on``."""
 
 
-def _told(collection: Collection) -> str:
-    return f"""SELECT r.id, r.marked FROM json_each(:ids) j CROSS JOIN {collection.name} r
-        ON r.org = :org AND r.id = j.value AND r.marked <> 0"""
-
-
 MARKED = Statement(
     "marks.of",
-    f"""SELECT m.id, min(q.status = 'completed'), max(q.id) FROM (
+    """SELECT m.id, min(q.status = 'completed'), max(q.id) FROM (
         SELECT g.id, g.request FROM json_each(:ids) j CROSS JOIN marks g
         ON g.id = j.value AND g.org = :org AND g.beside = 1
-        UNION ALL {" UNION ALL ".join(_told(collection) for collection in RECORDS)}
+        UNION ALL SELECT key, value FROM json_each(:told)
     ) m CROSS JOIN requests q ON q.rid = m.request GROUP BY m.id""",
 )
 """Rows ``(id, hidden, request)`` of what a running erasure is about to remove, or has removed and not counted yet, or
-keeps hidden. Hidden is what no running one marks."""
+keeps hidden. Hidden is what no running one marks. ``:told`` is the request that the row of an id names, by id."""
 
 ADD_EDGE = Statement(
     "lineage.add",

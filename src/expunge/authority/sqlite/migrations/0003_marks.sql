@@ -5,6 +5,7 @@
 
 ALTER TABLE marks ADD COLUMN beside INTEGER NOT NULL DEFAULT 1;
 DROP INDEX marks_record;
+DROP INDEX requests_clear;  -- what it held is found by requests_open
 CREATE INDEX marks_beside ON marks (id, org) WHERE beside = 1;
 
 UPDATE sessions SET marked = m.request
