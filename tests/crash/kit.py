@@ -200,6 +200,10 @@ class Watched:
     async def close(self) -> None:
         await self.inner.close()
 
+    def begun(self, what: str) -> int:
+        """How many there have been of what is numbered."""
+        return self._begun[what]
+
     async def begin(self, what: str) -> int:
         self._begun[what] += 1
         number = self._begun[what]
