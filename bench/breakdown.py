@@ -47,7 +47,7 @@ class TimedAuthority:
 
     def __getattr__(self, name: str) -> Any:
         asked = getattr(self._inner, name)
-        if name == "close" or not inspect.iscoroutinefunction(asked):
+        if name in {"close", "in_one_hop"} or not inspect.iscoroutinefunction(asked):
             return asked
 
         async def timed(*units: Unit[Any]) -> Any:

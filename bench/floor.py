@@ -147,7 +147,7 @@ def written(folder: Path) -> dict[str, int]:
 
 def hidden(folder: Path) -> dict[str, list[Any]]:
     """The ids of the rows in each table of records that are hidden."""
-    return dict(_ask(folder, "SELECT id FROM {} WHERE marked = 1 ORDER BY rid", COLLECTIONS))
+    return dict(_ask(folder, "SELECT id FROM {} WHERE marked <> 0 ORDER BY rid", COLLECTIONS))
 
 
 def _ask(folder: Path, question: str, tables: Sequence[str]) -> list[tuple[str, list[Any]]]:

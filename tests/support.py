@@ -119,12 +119,12 @@ def purge_order(*users: str, org: str = "default") -> Order:
 
 
 async def dump(expunge: Expunge) -> dict[str, dict[str, tuple[Any, ...]]]:
-    """Every record by collection and id, with all that a caller gave."""
+    """Every record by collection and id, whether it is marked (1 or 0), and all that a caller gave."""
 
     def unit(tx: Tx) -> dict[str, dict[str, tuple[Any, ...]]]:
         found: dict[str, dict[str, tuple[Any, ...]]] = {}
         for kind in RECORDS:
-            columns = ["marked", *stored_columns(kind)]
+            columns = ["marked <> 0", *stored_columns(kind)]
             rows = tx.rows(Statement("test.dump", f"SELECT {', '.join(columns)} FROM {kind.name}"))
             at = columns.index("id")
             found[kind.name] = {row[at]: row for row in rows}

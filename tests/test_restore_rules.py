@@ -221,6 +221,21 @@ class Player:
         assert {row[:2] for row in rows if row[2]} == {
             (n, key) for n, keys in self.rules.direct.items() for key in keys
         }
+        assert await self.expunge.system.authority.read(lambda tx: tx.rows(UNTOLD)) == []
+
+
+UNTOLD = Statement(
+    "test.untold",
+    " UNION ALL ".join(
+        f"""SELECT m.id, 'no row tells of this mark' FROM marks m WHERE m.collection = '{kind.name}' AND m.beside = 0
+        AND NOT EXISTS (SELECT 1 FROM {kind.name} r WHERE r.rid = m.rid AND r.marked = m.request)
+        UNION ALL
+        SELECT r.id, 'this row tells of no mark' FROM {kind.name} r WHERE r.marked <> 0 AND NOT EXISTS (
+            SELECT 1 FROM marks m WHERE m.request = r.marked AND m.collection = '{kind.name}' AND m.rid = r.rid)"""
+        for kind in RECORDS
+    ),
+)
+"""Marks and rows that nobody would find by each other: a mark is told by its row, or stands beside it."""
 
 
 @pytest.mark.parametrize("batch_rows", [1, 3, 1000])

@@ -14,12 +14,13 @@ from expunge.erasure.opening import take_due
 from expunge.erasure.order import Order
 from expunge.erasure.planning import plan_to_hide
 from expunge.erasure.request import find_request
-from expunge.errors import InputError, InvalidScope
+from expunge.errors import DiskFull, ErasureInterrupted, InputError, InvalidScope
 from expunge.memory.attachments import _open_below
 from expunge.model.instant import ManualClock
 from expunge.model.scope import Scope
 from expunge.stores import Asked
 from expunge.stores.port import Filing
+from tests.crash import kit
 from tests.support import audited, dump, episode, fact, files_of, ids, one_of_each
 
 DAY_S = 86_400
@@ -82,6 +83,33 @@ async def test_a_hide_that_stopped_half_way_hides_nothing_that_has_gone(settings
         await expunge.system.authority.reclaim()
         folder = Path(settings.db).parent
         assert not [name for name, data in files_of(folder).items() if b"ann-secret" in data or b"a-secret" in data]
+
+
+@pytest.mark.parametrize("stops", ["run", "count"])
+async def test_a_small_hide_that_cannot_be_ended_says_so_and_is_resumed(
+    settings: Settings, clock: ManualClock, stops: str
+) -> None:
+    """Law 16: the disk is full when it is to be counted, or signed for: what is hidden stays so, and a resume ends it."""
+    full: list[tuple[str, int]] = []
+
+    async def gate(what: str, number: int) -> None:
+        if full and what == stops and number > full[0][1]:
+            raise DiskFull("the disk is full")
+
+    async with Expunge(settings=settings, clock=clock) as expunge:
+        await expunge.put([episode("a", "ann"), episode("b", "bob")])
+    watched = await kit.watched(settings, gate=gate)
+    async with Expunge(settings=settings, clock=clock, authority=watched) as expunge:
+        full.append((stops, watched.begun(stops) + (stops == "run")))  # the commit that opens and hides has room
+        with pytest.raises(ErasureInterrupted) as fault:
+            await expunge.erase("ann", purge=False)
+        full.clear()
+        (listed,) = (await expunge.call("erasure.list")).erasures
+        assert (listed.status, f"expunge resume {listed.request_id}" in str(fault.value)) == ("in_progress", True)
+        assert await marked(expunge) == {"a"}
+        answer = await expunge.resume(listed.request_id)
+        assert (answer.status, answer.hidden["episodes"], answer.residue_count) == ("completed", 1, 0)
+        assert (await expunge.restore(listed.request_id)).reversals_count == 1
 
 
 async def test_a_resume_does_not_take_what_has_a_served_source_again(expunge: Expunge) -> None:

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from expunge import Expunge, Settings
-from expunge.authority.port import Statement, Tx
+from expunge.authority.port import AtHand, Statement, Tx
 from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.authority.sqlite.pages import without_stale_middle
 from expunge.census.count import _DERIVED, _EDGES, _SOME_DERIVED, _identity_statement
@@ -27,6 +27,7 @@ from expunge.errors import (
     DatabaseForeign,
     DatabaseMissing,
     DatabaseNewer,
+    DatabaseUnreadable,
     KeyFault,
     NotOffered,
     SettingsError,
@@ -206,6 +207,7 @@ PLANNED: list[Statement] = [
     *(saga.mark_in_scope(kind, selector) for selector in SELECTORS for kind in selector.reached),
     *(saga.hide(kind) for kind in RECORDS),
     *(saga.hide_marked(kind) for kind in RECORDS),
+    *(saga.unhide(kind) for kind in RECORDS),
     *(saga.delete_marked(kind) for kind in RECORDS),
     *(saga.find_children(kind, kind.parent.column) for kind in RECORDS if kind.parent),
     *(saga.settle_by_parent(kind, kind.parent.column) for kind in RECORDS if kind.parent),
@@ -213,6 +215,7 @@ PLANNED: list[Statement] = [
     *(memory_statements.newest_versions(kind) for kind in RECORDS if kind.versioned_by),
     *(memory_statements.fetch(kind) for kind in RECORDS),
     saga.DERIVED_OF, saga.DETACHED, saga.CUT_FROM_DERIVED, saga.CUT_FROM_SOURCE, saga.PAGE_OF_MARKS, saga.DROP_MARKS, saga.MARKS_LEFT,
+    saga.FREED, saga.RESTS_ON_HIDDEN, saga.RESTORABLE_FROM, saga.UNFOUNDED, saga.MARKS_NAMED, saga.DROP_OTHERS, saga.PUT_BESIDE, saga.DROP_SOME_MARKS,
     saga.COUNT_MARKS, saga.SETTLE_BY_EDGE, memory_statements.MARKED, memory_statements.LOCATE, memory_statements.EDGES_OF,
     *_DERIVED.values(), _SOME_DERIVED, _EDGES,
     *(_identity_statement((part,), dated=dated, live=live, one=one) for part in PARTS for dated in (False, True) for live in (False, True) for one in (False, True)),
@@ -300,3 +303,38 @@ async def test_an_authority_can_be_given(tmp_path: Path) -> None:
     authority = await SqliteAuthority.open(Place(tmp_path / "x.db"), create=True)
     async with Expunge(settings=Settings(db=str(tmp_path / "x.db")), authority=authority) as expunge:
         assert expunge.system.authority is authority
+
+
+async def test_units_in_one_hop_are_committed_one_by_one(tmp_path: Path) -> None:
+    """The port: what is read apart sees what was committed before it, and a unit that fails takes nothing else back."""
+    authority = await SqliteAuthority.open(Place(tmp_path / "x.db"), create=True)
+    seen: list[list[str]] = []
+
+    def work(at_hand: AtHand) -> None:
+        at_hand.run(lambda tx: tx.change(_ADD_ORG, org="first"))
+        seen.append(at_hand.read_apart(_orgs))
+        at_hand.run(_add_and_fail)
+
+    try:
+        with pytest.raises(ZeroDivisionError):
+            await authority.in_one_hop(work)
+        assert seen == [["first"]]
+        assert await authority.read(_orgs) == ["first"]
+        assert await authority.in_one_hop(lambda at_hand: at_hand.read_apart(_orgs)) == ["first"]
+        with pytest.raises(DatabaseUnreadable):
+            await authority.in_one_hop(lambda at_hand: at_hand.read_apart(lambda tx: tx.change(_ADD_ORG, org="read")))
+    finally:
+        await authority.close()
+
+
+_ADD_ORG = Statement("test.add_org", "INSERT INTO orgs (org) VALUES (:org)")
+_ORGS = Statement("test.orgs", "SELECT org FROM orgs ORDER BY org")
+
+
+def _orgs(tx: Tx) -> list[str]:
+    return [org for (org,) in tx.rows(_ORGS)]
+
+
+def _add_and_fail(tx: Tx) -> None:
+    tx.change(_ADD_ORG, org="second")
+    raise ZeroDivisionError

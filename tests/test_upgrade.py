@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from expunge import Agent, Expunge, Settings
 from expunge.authority.port import Statement
 from expunge.authority.sqlite import migrate
+from expunge.errors import HiddenByErasure
 from expunge.model.instant import ManualClock
 from tests.support import dump, episode, fact, ids, memory
 
@@ -80,3 +82,51 @@ async def test_it_takes_new_records_beside_the_old(first: Settings) -> None:
         async with Agent(expunge, org="acme") as agent:
             assert (await agent.memory.get("sum")).value == "value of sum2"
             assert [item.version for item in (await agent.memory.history("sum")).versions] == [2, 1]
+
+
+_AS_SCHEMA_2 = """
+    DROP INDEX marks_beside;
+    ALTER TABLE marks DROP COLUMN beside;
+    CREATE INDEX marks_record ON marks (id, org);
+    CREATE INDEX requests_clear ON requests (org) WHERE scope IS NOT NULL;
+    UPDATE episodes SET marked = 1 WHERE marked <> 0;
+    UPDATE memories SET marked = 1 WHERE marked <> 0;
+    UPDATE facts SET marked = 1 WHERE marked <> 0;
+    PRAGMA user_version = 2
+"""
+
+
+def served(dumped: dict[str, dict[str, tuple[Any, ...]]]) -> set[str]:
+    """The ids of what is not hidden."""
+    return {key for name, rows in dumped.items() if name != "lineage" for key, row in rows.items() if row[0] == 0}
+
+
+async def test_what_the_second_schema_had_hidden_names_who_hides_it(tmp_path: Path) -> None:
+    """Laws 5 and 10: what two erasures hide comes back with the second of them, and nothing is made from it before."""
+    settings = Settings(db=str(tmp_path / "old.db"), org="acme")
+    world = [
+        episode("ann-e", "ann"),
+        episode("ann-e2", "ann", session_id="s"),
+        fact("ann-f", "ann"),
+        episode("bob-e", "bob", session_id="s"),
+        memory("sum", "sum", sources=["ann-e2", "bob-e"]),
+    ]
+    async with Expunge(settings=settings, clock=ManualClock()) as expunge:
+        await expunge.put(world)
+        of_ann = await expunge.erase("ann", purge=False)
+        of_session = await expunge.erase(session_id="s", purge=False)
+        hidden = await dump(expunge)
+    connection = apsw.Connection(settings.db)
+    connection.execute(_AS_SCHEMA_2).fetchall()
+    connection.close()
+    async with Expunge(settings=settings, clock=ManualClock()) as expunge:
+        assert await dump(expunge) == hidden
+        for source in ("ann-e", "ann-e2", "bob-e"):
+            with pytest.raises(HiddenByErasure):
+                await expunge.put([memory("new", "new", sources=[source])])
+        await expunge.restore(of_ann.request_id)
+        assert served(await dump(expunge)) == {"ann-e", "ann-f"}
+        await expunge.restore(of_session.request_id)
+        assert served(await dump(expunge)) == ids(hidden)
+        assert (await expunge.erase("ann", purge=True)).removed["episodes"] == 2
+        assert ids(await dump(expunge)) == {"bob-e"}

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from expunge import Expunge, Settings
-from expunge.authority.port import Examined, Reclaimed, Statement, Tx, Unit
+from expunge.authority.port import AtHand, Examined, Reclaimed, Statement, Tx, Unit
 from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.model.instant import Clock, ManualClock
 from expunge.stores import Asked, BodyStore, Capabilities, Filing, Found, Permit, Removal
@@ -191,11 +191,19 @@ class Watched:
         await self.begin("count")
         return await self.inner.read_apart(unit)
 
+    async def in_one_hop(self, work: Callable[[AtHand], T]) -> T:
+        """On a thread of its own, from which each unit takes a hop: so a gate can be awaited before it."""
+        return await asyncio.to_thread(work, _FromThread(self, asyncio.get_running_loop()))
+
     async def examine(self) -> Examined:
         return await self.inner.examine()
 
     async def close(self) -> None:
         await self.inner.close()
+
+    def begun(self, what: str) -> int:
+        """How many there have been of what is numbered."""
+        return self._begun[what]
 
     async def begin(self, what: str) -> int:
         self._begun[what] += 1
@@ -209,6 +217,19 @@ class Watched:
             self.passed.append((what, number))
         if self.watch is not None:
             self.watch(what, number, when)
+
+
+class _FromThread:
+    """A watched authority for work on another thread than its loop's."""
+
+    def __init__(self, authority: Watched, loop: asyncio.AbstractEventLoop) -> None:
+        self._authority, self._loop = authority, loop
+
+    def run(self, unit: Unit[T]) -> T:
+        return asyncio.run_coroutine_threadsafe(self._authority.run(unit), self._loop).result()
+
+    def read_apart(self, unit: Unit[T]) -> T:
+        return asyncio.run_coroutine_threadsafe(self._authority.read_apart(unit), self._loop).result()
 
 
 class WatchedStore:

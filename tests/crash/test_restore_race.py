@@ -68,7 +68,7 @@ _UNFOUNDED = Statement(
 _ORPHANS = Statement(
     "test.orphans",
     " UNION ALL ".join(
-        f"""SELECT r.id FROM {kind.name} r WHERE r.marked = 1
+        f"""SELECT r.id FROM {kind.name} r WHERE r.marked <> 0
         AND NOT EXISTS (SELECT 1 FROM marks g WHERE g.id = r.id AND g.collection = '{kind.name}' AND g.rid = r.rid)"""
         for kind in RECORDS
     ),

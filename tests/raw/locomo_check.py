@@ -375,7 +375,10 @@ def hidden_problems(plan: Plan, now: Database, before: Database) -> list[str]:
         was, found = before.rows[table], now.rows[table]
         problems += [f"{table} {record_id!r} came or went" for record_id in was.keys() ^ found.keys()]
         for record_id in was.keys() & found.keys():
-            changed: Row = {"marked": int(record_id.decode() in plan.goes)}
+            goes = record_id.decode() in plan.goes  # then the row names the request that hides it
+            changed: Row = {"marked": found[record_id]["marked"] if goes else 0}
+            if goes != bool(found[record_id]["marked"]):
+                problems.append(f"{table} {record_id!r} is {'served' if goes else 'hidden'}")
             if record_id.decode() in plan.back:
                 changed["seq"] = max(found[record_id]["seq"], was[record_id]["seq"] + 1)
             if found[record_id] != was[record_id] | changed:

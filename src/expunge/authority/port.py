@@ -88,6 +88,18 @@ class Tx(Protocol):
 Unit = Callable[[Tx], T]
 
 
+class AtHand(Protocol):
+    """An authority for whoever works where its data is: the same calls, and no hop to get there."""
+
+    def run(self, unit: Unit[T]) -> T:
+        """Run a unit and commit it, as ``Authority.run`` does."""
+        ...
+
+    def read_apart(self, unit: Unit[T]) -> T:
+        """Run a unit that only reads, as ``Authority.read_apart`` does."""
+        ...
+
+
 class Authority(Protocol):
     """A transactional store. A unit may run more than once, so it changes nothing but the store."""
 
@@ -122,6 +134,13 @@ class Authority(Protocol):
 
     async def read_apart(self, unit: Unit[T]) -> T:
         """As ``read``, on a connection that serves nothing else: what the census counts with."""
+        ...
+
+    async def in_one_hop(self, work: Callable[[AtHand], T]) -> T:
+        """Do several units in turn, for what is so small that the hops between them would cost as much as the units.
+
+        Each is a unit like any other: committed (or read) by itself, and retried by itself; ``work`` runs once.
+        """
         ...
 
     async def reclaim(self) -> Reclaimed:

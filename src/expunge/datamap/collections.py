@@ -353,7 +353,7 @@ _CONTROL: tuple[Collection, ...] = (
             Column("org", Role.ORG),
             *_system("collection"),
             Column("id", Role.CLEAR_UNTIL_END),
-            *_system("rid", "position", "direct", "ref"),
+            *_system("rid", "position", "direct", "ref", "beside"),
         ),
         act=Act.KEEP,
         keep="needed until what is removed has been counted, and emptied then",

@@ -10,6 +10,7 @@ from expunge.erasure.recount import recount, summed
 from expunge.erasure.request import Request, Status, find_request, list_due, list_requests
 from expunge.erasure.restore import restore
 from expunge.erasure.saga import Progress, Saga
+from expunge.erasure.starting import start_erasure
 
 __all__ = [
     "Health",
@@ -32,5 +33,6 @@ __all__ = [
     "release_fence",
     "restore",
     "resume_erasure",
+    "start_erasure",
     "summed",
 ]

@@ -3,23 +3,57 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
-from expunge.authority.port import Tx
+from expunge.authority.port import Tx, Unit
 from expunge.erasure.fence import lower_fence
 from expunge.erasure.marking import tally_of_marks
 from expunge.erasure.naming import drop_requester, drop_requesters
 from expunge.erasure.opening import audit_request
-from expunge.erasure.request import COUNTED, REMOVED, Request, Status, Step, find_request, in_store, list_clear, save
+from expunge.erasure.request import (
+    COUNTED,
+    REMOVED,
+    Counts,
+    Request,
+    Status,
+    Step,
+    find_request,
+    in_store,
+    list_clear,
+    save,
+)
 from expunge.erasure.statements import DROP_MARKS, MARKED_THERE, MARKS_LEFT, SOME_MARKS
+from expunge.errors import EnvironmentFault, ErasureInterrupted
 from expunge.model.instant import DAY, Instant
 from expunge.model.scope import Target, type_of
 from expunge.proof import Occasion, Subject, append_follow_ups, append_receipts
 from expunge.system import System
 
+T = TypeVar("T")
 RESTORABLE_FOR: Instant = 14 * DAY
 """How long what is hidden can be restored (seed page Loom, "Tombstone or purge")."""
+
+
+def interrupted(request: Request, fault: EnvironmentFault) -> ErasureInterrupted:
+    """The machine gave out: the request stays ``in_progress`` and can be resumed."""
+    return ErasureInterrupted(
+        f"erasure {request.id} is still {request.status}: {fault.message}",
+        hint=f"{fault.next_step or 'mend it'}, then: expunge resume {request.id}",
+        request_id=request.id,
+    )
+
+
+def one_commit(system: System, was: Request, work: Callable[[Tx, Request], T]) -> Unit[tuple[Request, T]]:
+    """A commit of an attempt: the request is worked on, and written back if it is still ours (``save``)."""
+
+    def unit(tx: Tx) -> tuple[Request, T]:
+        request = was.copy()
+        result = work(tx, request)
+        save(tx, request, was=was, now=system.clock.now())
+        return request, result
+
+    return unit
 
 
 def fail(tx: Tx, request: Request, system: System, *, role: str, step: Step, reason: str) -> None:
@@ -34,6 +68,22 @@ def what_is_left(request: Request) -> str | None:
     if request.residue:
         return "the census found " + ", ".join(f"{n} of {name}" for name, n in request.residue.items()) + " left"
     return f"the census did not count {', '.join(request.uncounted)}" if request.uncounted else None
+
+
+def end_counted(
+    tx: Tx, request: Request, *, system: System, role: str, counts: Counts, now: Instant
+) -> list[dict[str, Any]] | None:
+    """Go on after the census of ``now``: the scope is forgotten, or hidden and signed for, or it has failed (law 7)."""
+    request.census, request.verified_at = counts, now
+    request.done(Step.CENSUS)
+    if (reason := what_is_left(request)) is not None:
+        fail(tx, request, system, role=role, step=Step.CENSUS, reason=reason)
+    elif request.purge:
+        forget(tx, request)
+    else:
+        end_hiding(tx, request)
+        return complete(tx, request, system, role=role)
+    return None
 
 
 def refuse_plan(tx: Tx, request: Request, system: System, *, role: str, reason: str) -> None:

@@ -105,7 +105,7 @@ class Marking:
             count == counts[name].total() for name, count in marked.items()
         ):
             directly = {name: {"direct": count.total(), "derived": 0} for name, count in counts.items()}
-            return Outcome(directly, {name: Counter(count) for name, count in counts.items()}, no_effects())
+            return Outcome(directly, {kind.name: counts[kind.name] for kind in kinds}, no_effects())
         return self.outcome()
 
     def mark_scope(self) -> list[Mark]:
@@ -116,7 +116,7 @@ class Marking:
 
     def _mark_all(self, kind: Collection) -> int:
         """Mark all that the scope selects in a collection; how many there were."""
-        values = {"request": self._request, "targets": self._targets()}
+        values = {"request": self._request, "targets": self._targets(), "beside": not self._hiding}
         marked = self._tx.change(mark_in_scope(kind, self._selector), **values, **self._values)
         if marked and self._hiding:
             self._tx.change(hide_marked(kind), request=self._request)
@@ -175,12 +175,19 @@ class Marking:
     def _mark(self, rows: Iterable[Sequence[Any]], *, direct: bool) -> list[Mark]:
         """A held record that was derived is marked as well, but not hidden: so the census can name it."""
         marks = [Mark._make(row) for row in rows]
-        self._tx.change_many(ADD_MARK, [(self._request, self._scope.org, *mark, direct) for mark in marks])
-        if self._hiding:
-            for name in {mark.collection for mark in marks}:
-                rids = json.dumps([mark.rid for mark in marks if mark.collection == name])
-                self._tx.change(hide(collection(name)), rids=rids)
+        told = self._hide(marks) if self._hiding else set()
+        rows = [(*mark, direct, (mark.collection, mark.rid) not in told) for mark in marks]
+        self._tx.change_many(ADD_MARK, [(self._request, self._scope.org, *row) for row in rows])
         return marks
+
+    def _hide(self, marks: Sequence[Mark]) -> set[tuple[str, int]]:
+        """Hide the rows of marks; those (by collection and row number) that tell of them from now on."""
+        told: set[tuple[str, int]] = set()
+        for name in {mark.collection for mark in marks}:
+            rids = json.dumps([mark.rid for mark in marks if mark.collection == name])
+            hidden = self._tx.rows(hide(collection(name)), request=self._request, rids=rids)
+            told.update((name, rid) for (rid,) in hidden)
+        return told
 
     def hide_again(self) -> None:
         """Hide what an earlier attempt has marked as derived while it was held: the closure does not find it anew."""

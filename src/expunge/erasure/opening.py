@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 
 from expunge import audit
-from expunge.authority.port import Tx
+from expunge.authority.port import Tx, Unit
 from expunge.erasure.fence import lower_fence, raise_fence
 from expunge.erasure.marking import outcome_of, take_back_unfounded
 from expunge.erasure.naming import names_a_subject
 from expunge.erasure.order import Order
 from expunge.erasure.planning import NotAtOnce, plan_to_hide
-from expunge.erasure.request import Request, Status, Step, find_request, insert, save
+from expunge.erasure.request import Request, Status, Step, find_request, insert, next_rid, save
 from expunge.errors import Abandoned, Refused, RunnerSuperseded
 from expunge.holds import is_wholly_held
 from expunge.model.instant import Instant
@@ -26,8 +27,18 @@ _REOPENED_BY_MARKS = (Step.STORES, Step.PURGE, Step.CENSUS)
 """The same where the clear scope is forgotten: at the end of a restore window all is found by its mark."""
 
 
-async def open_erasure(system: System, order: Order, *, actor: str, role: str, at_once: bool = False) -> Request:
-    """Open an erasure: steps 1 and 2 in one commit: ledger intent, request, audit intent, and the fence (law 2).
+async def open_erasure(system: System, order: Order, *, actor: str, role: str) -> Request:
+    """Open an erasure, and do no more.
+
+    Raises:
+        InvalidScope: ``before`` lies in the future.
+
+    """
+    return await system.authority.run(opening(system, order, actor=actor, role=role))
+
+
+def opening(system: System, order: Order, *, actor: str, role: str, at_once: bool = False) -> Unit[Request]:
+    """Steps 1 and 2 in one commit: ledger intent, request, audit intent, and the fence (law 2).
 
     A scope that is wholly held opens as ``blocked``, with no fence. With ``at_once``, what is only hidden, and fits
     into one commit, is hidden in this one: its intent is durable as soon as its marks are, and those can be taken
@@ -45,6 +56,7 @@ async def open_erasure(system: System, order: Order, *, actor: str, role: str, a
         system.check_keys(tx)
         now = system.clock.now()
         request = Request(
+            rid=next_rid(tx),
             id="er-" + secrets.token_hex(12),
             org=scope.org,
             scope_type=order.scope_type,
@@ -73,23 +85,20 @@ async def open_erasure(system: System, order: Order, *, actor: str, role: str, a
         else:
             raise_fence(tx, request)
             request.done(Step.FENCE)
-        request.rid = insert(tx, request)
         outcome = "blocked" if request.status is Status.BLOCKED else "intent"
         audit_request(tx, request, system, role=role, outcome=outcome, now=now)
         if at_once and not order.purge and order.plan_hash is None and request.status is Status.IN_PROGRESS:
             _hide_at_once(tx, system, request)
+        insert(tx, request)
         return request
 
-    return await system.authority.run(unit)
+    return unit
 
 
 def _hide_at_once(tx: Tx, system: System, request: Request) -> None:
     """What does not fit into one commit goes on in batches."""
-    try:
+    with suppress(NotAtOnce):
         plan_to_hide(tx, request, system=system)
-    except NotAtOnce:
-        return
-    save(tx, request, was=request, now=request.updated_at)  # attempt and status are what they were inserted with
 
 
 async def resume_erasure(system: System, org: str, request_id: str, *, role: str, actor: str | None = None) -> Request:

@@ -18,7 +18,9 @@ from expunge.erasure.statements import (
     CUT_FROM_DERIVED,
     CUT_FROM_SOURCE,
     DROP_OTHERS,
+    DROP_SOME_MARKS,
     OTHERS_OPEN,
+    PUT_BESIDE,
     delete_in_scope,
     delete_marked,
 )
@@ -55,14 +57,26 @@ def purge_marked(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
     gone: list[str] = []
     for name, here in by_kind.items():
         rids = json.dumps(sorted(mark.rid for mark in here))  # in the order of the file, which is read once
-        went = tx.rows(delete_marked(collection(name)), org=request.org, rids=rids)
+        told: dict[str, int] = dict(tx.rows(delete_marked(collection(name)), org=request.org, rids=rids))
         positions = {mark.id: mark.position for mark in here}
-        _account(request, name, Counter(positions[record_id] for (record_id,) in went))
-        if went and shared:
-            ids = json.dumps([record_id for (record_id,) in went], ensure_ascii=False)
+        _account(request, name, Counter(positions[record_id] for record_id in told))
+        _untell(tx, request, name, told)
+        if told and shared:
+            ids = json.dumps(list(told), ensure_ascii=False)
             tx.change(DROP_OTHERS, org=request.org, request=request.rid, collection=name, ids=ids)
-        gone += [record_id for (record_id,) in went]
+        gone += told
     _cut(tx, request, gone)
+
+
+def _untell(tx: Tx, request: Request, name: str, told: Mapping[str, int]) -> None:
+    """What rows that are gone had told of: the marks of this request go on beside them, those of others go as well."""
+    by_request: dict[int, list[str]] = defaultdict(list)
+    for record_id, marked in told.items():
+        by_request[marked].append(record_id)
+    for rid, ids in by_request.items():
+        if rid:
+            statement = PUT_BESIDE if rid == request.rid else DROP_SOME_MARKS
+            tx.change(statement, request=rid, collection=name, ids=json.dumps(ids, ensure_ascii=False))
 
 
 def _cut(tx: Tx, request: Request, gone: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from expunge.authority.orgs import seq_of
 from expunge.authority.port import Statement, Tx
 from expunge.datamap import JOBS, MEMORIES
+from expunge.datamap.marks import is_marked
 from expunge.erasure.request import Request
 from expunge.model.instant import Instant
 from expunge.search.served import is_current
@@ -24,16 +25,18 @@ def queue_rebuilds(tx: Tx, request: Request, now: Instant) -> None:
     The job reads what is left, and is a record of its own: it goes with the last of that. Asked again after a kill,
     a record has its job already.
     """
-    seq = seq_of(tx, request.org)
-    for record_id, _ in tx.rows(_GOING, org=request.org, request=request.rid):
+    going = tx.rows(_GOING, org=request.org, request=request.rid)
+    seq = seq_of(tx, request.org) if going else 0
+    for record_id, _ in going:
         job = f"{JOBS.name[:2]}-{secrets.token_hex(16)}"
         values = {"org": request.org, "request": request.rid, "id": record_id, "job": job, "seq": seq}
         if tx.change(_QUEUE, now=now, **values):
             tx.change(_READ, **values)
 
 
-_LEFT = """FROM lineage l WHERE l.derived = :id AND l.org = :org AND NOT EXISTS (
-    SELECT 1 FROM marks g WHERE g.id = l.source AND g.org = :org AND g.collection = l.source_collection)"""
+_LEFT = (
+    f"""FROM lineage l WHERE l.derived = :id AND l.org = :org AND NOT {is_marked("l.source", "l.source_collection")}"""
+)
 _GOING = Statement(
     "marks.to_rebuild",
     f"""SELECT m.id, m.position FROM marks m CROSS JOIN memories r ON r.rid = m.rid

@@ -44,6 +44,7 @@ class Step(StrEnum):
     FINISH = "finish"
 
 
+_STEPS = tuple(Step)
 REMOVED = tuple(collection.name for collection in (*RECORDS, LINEAGE))
 """The collections that answers and receipts give numbers of what was removed for."""
 COUNTED = tuple(collection.name for collection in COLLECTIONS if collection.act is not Act.KEEP)
@@ -77,8 +78,10 @@ _LIST = Statement(
 )
 _CLEAR = Statement(
     "requests.clear",
-    f"SELECT {_COLUMNS} FROM requests WHERE org = :org AND scope IS NOT NULL AND status <> 'in_progress'",
+    f"""SELECT {_COLUMNS} FROM requests WHERE org = :org AND (status <> 'completed' OR purge = 0)
+    AND scope IS NOT NULL AND status <> 'in_progress'""",
 )
+"""Once it has purged, a request knows no clear scope: so those that do are found among the open ones."""
 _DUE = Statement(
     "requests.due",
     f"""SELECT {_COLUMNS} FROM requests WHERE restore_until <= :now AND (
@@ -92,10 +95,12 @@ _EXPIRED = """requested_at <= :since AND purge = 1 AND scope IS NULL AND status 
     AND NOT EXISTS (SELECT 1 FROM marks m WHERE m.request = requests.rid)"""
 _EXPIRE = Statement("requests.expire", f"DELETE FROM requests WHERE {_EXPIRED}")
 _SOME_EXPIRED = Statement("requests.some_expired", f"SELECT EXISTS (SELECT 1 FROM requests WHERE {_EXPIRED})")
+_NEXT_RID = Statement(
+    "requests.next_rid", "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'requests'"
+)
 _INSERT = Statement(
     "requests.insert",
-    f"""INSERT INTO requests ({_COLUMNS.removeprefix("rid, ")})
-    VALUES ({", ".join(":" + name for name in _NAMES[1:])}) RETURNING rid""",
+    f"INSERT INTO requests ({_COLUMNS}) VALUES ({', '.join(':' + name for name in _NAMES)})",
 )
 _SAVE = Statement(
     "requests.save",
@@ -214,7 +219,7 @@ class Request:
     def done(self, step: Step) -> None:
         """Note a step as finished; those that are stand in their order, whichever path was taken."""
         if step not in self.steps_completed:
-            self.steps_completed = [one for one in Step if one is step or one in self.steps_completed]
+            self.steps_completed = [one for one in _STEPS if one is step or one in self.steps_completed]
 
     def totals(self, tally: Tally) -> dict[str, int]:
         """A tally summed over the subjects, with a zero for every collection that has none."""
@@ -245,11 +250,14 @@ def in_store(counts: Mapping[str, int], store: str) -> dict[str, int]:
     return {name if "." in name else f"{store}.{name}": count for name, count in counts.items()}
 
 
-def insert(tx: Tx, request: Request) -> int:
-    """Write a new request; its row number."""
-    values = _as_values(request)
-    del values["rid"]
-    return int(tx.rows(_INSERT, **values)[0][0])
+def next_rid(tx: Tx) -> int:
+    """The row number of a new request: what is hidden at once is marked, by this number, before the row is written."""
+    return int(tx.rows(_NEXT_RID)[0][0])
+
+
+def insert(tx: Tx, request: Request) -> None:
+    """Write a new request."""
+    tx.change(_INSERT, **_as_values(request))
 
 
 def save(tx: Tx, request: Request, *, was: Request, now: Instant) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar
 from expunge.authority.port import Tx
 from expunge.datamap import RECORDS, Collection
 from expunge.datamap.selector import count_scope
-from expunge.erasure.ending import complete, end_hiding, fail, follow_up, forget, refuse_plan, what_is_left
+from expunge.erasure.ending import complete, end_counted, fail, follow_up, interrupted, one_commit, refuse_plan
 from expunge.erasure.marking import (
     Mark,
     Numbered,
@@ -36,8 +36,8 @@ from expunge.erasure.planning import NotAtOnce, PlanDiffers, bind, lower, markin
 from expunge.erasure.purging import others_may_mark, purge_marked, purge_scope
 from expunge.erasure.rebuild import queue_rebuilds
 from expunge.erasure.recount import count_inside
-from expunge.erasure.request import Counts, Request, Status, Step, save
-from expunge.errors import EnvironmentFault, ErasureInterrupted, PlanChanged, StoreFault
+from expunge.erasure.request import Counts, Request, Status, Step
+from expunge.errors import EnvironmentFault, PlanChanged, StoreFault
 from expunge.system import System
 
 T = TypeVar("T")
@@ -75,12 +75,7 @@ class Saga:
             elif self._request.status is Status.COMPLETED and self._request.purge:
                 await self._settle()
         except EnvironmentFault as fault:
-            request = self._request
-            raise ErasureInterrupted(
-                f"erasure {request.id} is still {request.status}: {fault.message}",
-                hint=f"{fault.next_step or 'mend it'}, then: expunge resume {request.id}",
-                request_id=request.id,
-            ) from fault
+            raise interrupted(self._request, fault) from fault
         return self._request
 
     async def _run(self) -> None:
@@ -100,14 +95,7 @@ class Saga:
 
     async def _commit(self, work: Callable[[Tx, Request], T]) -> T:
         """One commit of this attempt: the request is worked on, and written back if it is still ours (``save``)."""
-
-        def unit(tx: Tx) -> tuple[Request, T]:
-            request = self._request.copy()
-            result = work(tx, request)
-            save(tx, request, was=self._request, now=self._system.clock.now())
-            return request, result
-
-        self._request, result = await self._system.authority.run(unit)
+        self._request, result = await self._system.authority.run(one_commit(self._system, self._request, work))
         return result
 
     async def _at_once(self) -> bool:
@@ -263,20 +251,7 @@ class Saga:
                 await self._fail(Step.CENSUS, f"not counted: {fault}")
                 return
         counts = [mine | theirs for mine, theirs in zip(inside, outside, strict=True)]
-        verified_at = self._system.clock.now()
-
-        def work(tx: Tx, request: Request) -> list[dict[str, Any]] | None:
-            request.census, request.verified_at = counts, verified_at
-            request.done(Step.CENSUS)
-            if (reason := what_is_left(request)) is not None:
-                fail(tx, request, self._system, role=self._role, step=Step.CENSUS, reason=reason)
-            elif request.purge:
-                forget(tx, request)
-            else:
-                end_hiding(tx, request)
-                return complete(tx, request, self._system, role=self._role)
-            return None
-
+        work = partial(end_counted, system=self._system, role=self._role, counts=counts, now=self._system.clock.now())
         self.receipts = await self._commit(work)
 
     async def _finish(self, deferred: list[dict[str, str]]) -> None:

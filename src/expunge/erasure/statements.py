@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from expunge.authority.port import Statement
 from expunge.datamap import RECORDS, Collection
+from expunge.datamap.marks import beside_row, is_marked, marked_by
 from expunge.datamap.selector import Selector
 from expunge.holds import not_held
 from expunge.model.identity import PARTS
@@ -36,12 +37,16 @@ def find_in_scope(collection: Collection, selector: Selector) -> Statement:
 
 @lru_cache
 def mark_in_scope(collection: Collection, selector: Selector) -> Statement:
-    """Mark what ``find_in_scope`` finds: a scope of one batch is not taken out of the store and back, row by row."""
+    """Mark what ``find_in_scope`` finds: a scope of one batch is not taken out of the store and back, row by row.
+
+    With ``:beside`` the rows will not tell of these marks; otherwise those that another marks do not.
+    """
     position = 0 if selector.one else selector.field("t")
     return Statement(
         f"{collection.name}.mark_in_scope",
-        f"""INSERT OR IGNORE INTO marks (request, org, collection, id, rid, position, ref, direct)
-        SELECT :request, :org, '{collection.name}', r.id, r.rid, {position}, {_ref(collection)}, 1
+        f"""INSERT OR IGNORE INTO marks (request, org, collection, id, rid, position, ref, direct, beside)
+        SELECT :request, :org, '{collection.name}', r.id, r.rid, {position}, {_ref(collection)}, 1,
+            :beside OR r.marked <> 0
         {_in_scope(collection, selector)}""",
     )
 
@@ -106,11 +111,15 @@ def find_rows(collection: Collection) -> Statement:
 
 @lru_cache
 def hide(collection: Collection) -> Statement:
-    """Mark the rows of ``:rids`` that are not held: from now on nothing serves them."""
+    """Let the rows of ``:rids`` name a request, those that name none and are not held: from now on nothing serves them.
+
+    Rows ``(rid)`` of those that do.
+    """
     return Statement(
         f"{collection.name}.hide",
-        f"""UPDATE {collection.name} AS r SET marked = 1
-        WHERE r.rid IN (SELECT value FROM json_each(:rids)) AND {not_held(collection.name)}""",
+        f"""UPDATE {collection.name} AS r SET marked = :request
+        WHERE r.rid IN (SELECT value FROM json_each(:rids)) AND r.marked = 0 AND {not_held(collection.name)}
+        RETURNING rid""",
     )
 
 
@@ -119,7 +128,7 @@ def hide_marked(collection: Collection) -> Statement:
     """As ``hide`` for all that a request marks, where that is one batch."""
     return Statement(
         f"{collection.name}.hide_marked",
-        f"""UPDATE {collection.name} AS r SET marked = 1
+        f"""UPDATE {collection.name} AS r SET marked = :request
         WHERE r.rid IN (SELECT rid FROM marks WHERE request = :request AND collection = '{collection.name}')
         AND r.marked = 0 AND {not_held(collection.name)}""",
     )
@@ -130,7 +139,7 @@ def hide_again(collection: Collection) -> Statement:
     """As ``hide`` for what a request has marked as derived and is still served: it was held when it was marked."""
     return Statement(
         f"{collection.name}.hide_again",
-        f"""UPDATE {collection.name} AS r SET marked = 1
+        f"""UPDATE {collection.name} AS r SET marked = :request
         WHERE r.rid IN (SELECT rid FROM marks
                         WHERE request = :request AND collection = '{collection.name}' AND direct = 0)
         AND r.marked = 0 AND {not_held(collection.name)}""",
@@ -141,13 +150,14 @@ def hide_again(collection: Collection) -> Statement:
 def unhide(collection: Collection) -> Statement:
     """Serve the rows of ``:rids`` again that no other request marks; with a ``:seq``, all are as written then.
 
-    Rows ``(rid, marked)``.
+    A row that named this request names another one that marks it. Rows ``(rid, marked)``.
     """
     return Statement(
         f"{collection.name}.unhide",
-        f"""UPDATE {collection.name} AS r SET seq = coalesce(:seq, seq), marked = marked AND EXISTS (
-            SELECT 1 FROM marks g WHERE g.id = r.id AND g.org = r.org AND g.request <> :request AND g.rid = r.rid
-            AND g.collection = '{collection.name}')
+        f"""UPDATE {collection.name} AS r SET seq = coalesce(:seq, seq), marked = CASE
+            WHEN marked <> :request THEN marked
+            ELSE (SELECT coalesce(min(request), 0) FROM ({beside_row("r.id", f"'{collection.name}'", "r.org")}
+                AND g.request <> :request AND g.rid = r.rid)) END
         WHERE r.rid IN (SELECT value FROM json_each(:rids))
         RETURNING rid, marked""",
     )
@@ -155,7 +165,7 @@ def unhide(collection: Collection) -> Statement:
 
 @lru_cache
 def delete_marked(collection: Collection) -> Statement:
-    """Delete the rows of ``:rids`` that are not held; the ids that went (law 8).
+    """Delete the rows of ``:rids`` that are not held; rows ``(id, marked)`` of those that went (law 8).
 
     ``:rids`` come from the marks of the request in the same transaction, and no row number is used twice. The org is
     compared as an expression, because the planner would otherwise rather walk the index by org than look rows up.
@@ -163,7 +173,7 @@ def delete_marked(collection: Collection) -> Statement:
     return Statement(
         f"{collection.name}.delete_marked",
         f"""DELETE FROM {collection.name} AS r WHERE r.rid IN (SELECT value FROM json_each(:rids))
-        AND r.org || '' = :org AND {not_held(collection.name)} RETURNING id""",
+        AND r.org || '' = :org AND {not_held(collection.name)} RETURNING id, marked""",
     )
 
 
@@ -240,8 +250,8 @@ HAS_TIES = Statement(
 """Whether the store holds any edge or child at all: without one there is nothing to look for, record by record."""
 ADD_MARK = Statement(
     "marks.add",
-    """INSERT OR IGNORE INTO marks (request, org, collection, id, rid, position, ref, direct)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+    """INSERT OR IGNORE INTO marks (request, org, collection, id, rid, position, ref, direct, beside)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
 )
 PAGE_OF_MARKS = Statement(
     "marks.page",
@@ -280,12 +290,18 @@ OTHERS_OPEN = Statement(
     AND (status <> 'completed' OR purge = 0))""",
 )
 """Whether another request of the org may mark anything: one that hides, or has not come to its end."""
-DROP_OTHERS = Statement(
-    "marks.drop_others",
-    """DELETE FROM marks WHERE org = :org AND request <> :request AND collection = :collection
+PUT_BESIDE = Statement(
+    "marks.put_beside",
+    """UPDATE marks SET beside = 1 WHERE request = :request AND collection = :collection AND beside = 0
     AND id IN (SELECT value FROM json_each(:ids))""",
 )
-"""What is gone cannot be restored, nor removed again: the marks of other requests on it go as well."""
+"""The rows that told of these marks are gone."""
+DROP_OTHERS = Statement(
+    "marks.drop_others",
+    """DELETE FROM marks WHERE org = :org AND request <> :request AND collection = :collection AND beside = 1
+    AND id IN (SELECT value FROM json_each(:ids))""",
+)
+"""What is gone cannot be restored, nor removed again: what stood beside its row for other requests goes as well."""
 DROP_SOME_MARKS = Statement(
     "marks.drop_some",
     """DELETE FROM marks WHERE request = :request AND collection = :collection
@@ -308,19 +324,23 @@ COUNT_MARKS = Statement(
     "marks.count",
     "SELECT collection, direct, position, count(*) FROM marks WHERE request = :request GROUP BY 1, 2, 3",
 )
-_MARKED = """EXISTS (
-    SELECT 1 FROM marks g WHERE g.id = {end} AND g.org = :org AND g.collection = {end}_collection)"""
-"""Whether some request of the org, this one or another that runs, is about to remove the end of an edge.
 
-Every request commits its marks before its closure, so of two that take the last two sources of a record the later
-one sees the earlier one's (law 6).
-"""
+
+def _marked(end: str) -> str:
+    """Whether some request of the org, this one or another that runs, is about to remove the end of an edge.
+
+    Every request commits its marks before its closure, so of two that take the last two sources of a record the later
+    one sees the earlier one's (law 6).
+    """
+    return is_marked(end, f"{end}_collection")
+
+
 UNFOUNDED = Statement(
     "marks.unfounded",
     f"""SELECT m.collection, m.id, m.rid, m.position, m.ref FROM marks m
     WHERE m.request = :request AND m.direct = 0 AND EXISTS (
         SELECT 1 FROM lineage l WHERE l.org = :org AND l.derived = m.id AND l.derived_collection = m.collection
-        AND l.rule = 'detach' AND NOT {_MARKED.format(end="l.source")})""",
+        AND l.rule = 'detach' AND NOT {_marked("l.source")})""",
 )
 """What was marked as having lost its last source and has one again, since a restore or a refusal gave it back."""
 DERIVED_OF = Statement(
@@ -332,7 +352,7 @@ DERIVED_OF = Statement(
                       AND d.id = l.derived)
       AND (l.rule <> 'detach' OR NOT EXISTS (
           SELECT 1 FROM lineage o
-          WHERE o.org = :org AND o.derived = l.derived AND NOT {_MARKED.format(end="o.source")}))
+          WHERE o.org = :org AND o.derived = l.derived AND NOT {_marked("o.source")}))
     GROUP BY l.derived_collection, l.derived""",
 )
 """What goes because a marked source of ``:ids`` goes: ``retire`` with any, ``detach`` with the last (law 6)."""
@@ -341,7 +361,7 @@ DETACHED = Statement(
     f"""SELECT position, count(*) FROM (
         SELECT l.derived, min(m.position) AS position FROM marks m
         CROSS JOIN lineage l ON l.org = :org AND l.source = m.id
-        WHERE m.request = :request AND NOT {_MARKED.format(end="l.derived")}
+        WHERE m.request = :request AND NOT {_marked("l.derived")}
         GROUP BY l.derived)
     GROUP BY position""",
 )
@@ -387,6 +407,7 @@ def _cut_from(end: str) -> Statement:
 CUT_FROM_DERIVED, CUT_FROM_SOURCE = _cut_from("derived"), _cut_from("source")
 
 DIRECT_MARKS = Statement("marks.direct", "SELECT collection, id FROM marks WHERE request = :request AND direct = 1")
+_KINDS = ", ".join(f"'{kind.name}'" for kind in RECORDS)
 _NAMED_BY = " UNION ALL ".join(
     f"""SELECT m.collection, m.id FROM marks m CROSS JOIN {kind.name} r ON r.rid = m.rid
     WHERE m.request = :request AND m.collection = '{kind.name}' AND r.{kind.versioned_by} = :key AND r.org = :org"""
@@ -395,7 +416,7 @@ _NAMED_BY = " UNION ALL ".join(
 )
 MARKS_NAMED = Statement(
     "marks.named",
-    f"""SELECT collection, id FROM marks WHERE request = :request AND id = :key AND org = :org
+    f"""SELECT collection, id FROM marks WHERE request = :request AND collection IN ({_KINDS}) AND id = :key
     UNION ALL {_NAMED_BY}""",
 )
 """Rows ``(collection, id)`` of the marks that a key names: an id, the key of a memory, the name of a block."""
@@ -404,7 +425,7 @@ RESTORABLE_FROM = Statement(
     f"""SELECT m.collection, m.id FROM json_each(:ids) j
     CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
     CROSS JOIN marks m ON m.request = :request AND m.collection = l.derived_collection AND m.id = l.derived
-    WHERE m.direct = 0 AND ((l.rule = 'detach' AND NOT {_MARKED.format(end="l.source")}) OR NOT EXISTS (
+    WHERE m.direct = 0 AND ((l.rule = 'detach' AND NOT {_marked("l.source")}) OR NOT EXISTS (
         SELECT 1 FROM lineage o CROSS JOIN marks g
         ON g.request = :request AND g.collection = o.source_collection AND g.id = o.source
         WHERE o.org = :org AND o.derived = l.derived))
@@ -418,26 +439,26 @@ FREED = Statement(
     "lineage.freed",
     f"""SELECT m.request, m.collection, m.id, m.rid, m.position, m.ref FROM json_each(:ids) j
     CROSS JOIN lineage l ON l.org = :org AND l.source = j.value AND l.rule = 'detach'
-    CROSS JOIN marks m ON m.org = :org AND m.id = l.derived AND m.collection = l.derived_collection AND m.direct = 0
+    CROSS JOIN marks m ON m.id = l.derived AND m.collection = l.derived_collection AND m.direct = 0
+    AND m.request IN ({marked_by("l.derived", "l.derived_collection")})
     CROSS JOIN requests q ON q.rid = m.request AND q.purge = 0 AND q.status = 'completed'
-    WHERE NOT {_MARKED.format(end="l.source")}""",
+    WHERE NOT {_marked("l.source")}""",
 )
 """The same for what any request hides because the last source of it was hidden, and that one of ``:ids`` is again."""
 RESTS_ON_HIDDEN = Statement(
     "lineage.rests_on_hidden",
     f"""SELECT 1 FROM lineage l
-    WHERE l.org = :org AND l.derived = :id AND l.derived_collection = :collection AND {_MARKED.format(end="l.source")}
+    WHERE l.org = :org AND l.derived = :id AND l.derived_collection = :collection AND {_marked("l.source")}
       AND (l.rule <> 'detach' OR NOT EXISTS (
           SELECT 1 FROM lineage o
-          WHERE o.org = :org AND o.derived = l.derived AND NOT {_MARKED.format(end="o.source")})) LIMIT 1""",
+          WHERE o.org = :org AND o.derived = l.derived AND NOT {_marked("o.source")})) LIMIT 1""",
 )
 """A row when a record would have to go for its sources: ``retire`` rests on each of them, ``detach`` on any."""
 HIDDEN_PARENT = {
     kind.name: Statement(
         f"{kind.name}.hidden_parent",
-        f"""SELECT 1 FROM {kind.name} r CROSS JOIN marks g
-        ON g.id = r.{kind.parent.column} AND g.org = r.org AND g.collection = '{kind.parent.collection}'
-        WHERE r.rid = :rid""",
+        f"""SELECT 1 FROM {kind.name} r
+        WHERE r.rid = :rid AND {is_marked(f"r.{kind.parent.column}", f"'{kind.parent.collection}'", "r.org")}""",
     )
     for kind in RECORDS
     if kind.parent is not None

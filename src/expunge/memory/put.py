@@ -28,6 +28,7 @@ from expunge.memory.statements import (
     newest_versions,
     stored_columns,
 )
+from expunge.model.canonical import to_json
 from expunge.model.identity import PARTS
 from expunge.model.ids import shown
 from expunge.model.instant import Instant
@@ -137,9 +138,12 @@ class _Put:
         for org, ids in wanted.items():
             for page in _slices([record_id for record_id in ids if not self._comes_fresh(org, record_id)]):
                 given = _as_ids(page)
+                told: dict[str, int] = {}
                 for name, record_id, marked, seq, *parts in self._tx.rows(LOCATE, org=org, ids=given):
                     self._located[org, record_id] = _Located(name, bool(marked), seq, tuple(parts))
-                for record_id, hidden, by in self._tx.rows(MARKED, org=org, ids=given):
+                    if marked:
+                        told[record_id] = marked
+                for record_id, hidden, by in self._tx.rows(MARKED, org=org, ids=given, told=to_json(told)):
                     self._leaving[org, record_id] = by if hidden else None
 
     def _comes_fresh(self, org: str, record_id: str) -> bool:

@@ -74,13 +74,17 @@ RESTS_ON = Statement(
 )
 """A row when ``:id`` was made, over any number of steps, from ``:on``."""
 
+
 MARKED = Statement(
     "marks.of",
-    """SELECT m.id, min(q.status = 'completed'), max(q.id) FROM json_each(:ids) j
-    CROSS JOIN marks m ON m.id = j.value AND m.org = :org CROSS JOIN requests q ON q.rid = m.request GROUP BY m.id""",
+    """SELECT record, min(q.status = 'completed'), max(q.id) FROM (
+        SELECT g.id AS record, g.request FROM json_each(:ids) j CROSS JOIN marks g
+        ON g.id = j.value AND g.org = :org AND g.beside = 1
+        UNION ALL SELECT t.key, t.value FROM json_each(:told) t
+    ) CROSS JOIN requests q ON q.rid = request GROUP BY record""",
 )
 """Rows ``(id, hidden, request)`` of what a running erasure is about to remove, or has removed and not counted yet, or
-keeps hidden. Hidden is what no running one marks."""
+keeps hidden. Hidden is what no running one marks. ``:told`` is the request that the row of an id names, by id."""
 
 ADD_EDGE = Statement(
     "lineage.add",

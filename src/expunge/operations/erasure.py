@@ -67,8 +67,10 @@ async def request(system: System, call: Call, given: RequestInput) -> Answer | P
     if order.plan_hash is not None:
         await erasure.preview(system, order)  # what has changed already is refused before anything is written
     role = call.actor.role.name.lower()
-    opened = await erasure.open_erasure(system, order, actor=call.actor.id, role=role, at_once=True)
-    return await _run(system, call, opened)
+    started, receipts = await erasure.start_erasure(system, order, actor=call.actor.id, role=role)
+    if receipts is not None:
+        return await _answer(system, started, receipts)
+    return await _run(system, call, started)
 
 
 async def _run(system: System, call: Call, opened: Request) -> Answer:

@@ -9,11 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import apsw
 
-from expunge.authority.port import Examined, Reclaimed, Setting, Unit
+from expunge.authority.port import AtHand, Examined, Reclaimed, Setting, Unit
 from expunge.authority.sqlite.connection import faults, open_connection, read_back
 from expunge.authority.sqlite.migrate import migrate
 from expunge.authority.sqlite.place import Place
@@ -27,6 +28,18 @@ _LONG_WAL = 1000
 """Pages after which the WAL is moved into the file: SQLite's own default."""
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.1
+
+
+class _Units(Protocol):
+    def __call__(self, unit: Unit[T], /) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """The authority at hand, for work on the thread that writes."""
+
+    run: _Units
+    read_apart: _Units
 
 
 class SqliteAuthority:
@@ -69,7 +82,7 @@ class SqliteAuthority:
 
     async def run(self, unit: Unit[T]) -> T:
         """Run a unit and commit it durably; busy is retried."""
-        return await self._hop(self._writing, lambda: self._write(unit, keep=True))
+        return await self._hop(self._writing, lambda: self._write(unit))
 
     async def rehearse(self, unit: Unit[T]) -> T:
         """Run a unit and take it back."""
@@ -77,7 +90,7 @@ class SqliteAuthority:
 
     async def read(self, unit: Unit[T]) -> T:
         """Run a unit that only reads."""
-        return await self._hop(self._reading, lambda: self._read(self._reader(), unit))
+        return await self._hop(self._reading, lambda: self._read(unit))
 
     async def glance(self, unit: Unit[T]) -> T:
         """Read a row or two on the event loop: in WAL nobody makes a reader wait. Memory has none, and takes a hop."""
@@ -95,7 +108,11 @@ class SqliteAuthority:
 
     async def read_apart(self, unit: Unit[T]) -> T:
         """Run a unit that only reads, on the connection of a thread that does nothing else."""
-        return await self._hop(self._counting, lambda: self._read(self._reader(), unit))
+        return await self._hop(self._counting, lambda: self._read(unit))
+
+    async def in_one_hop(self, work: Callable[[AtHand], T]) -> T:
+        """Do several units in turn on the thread that writes."""
+        return await self._hop(self._writing, lambda: work(_Here(run=self._write, read_apart=self._read)))
 
     async def reclaim(self) -> Reclaimed:
         """Empty the WAL into the file; ``deferred`` when somebody still reads what was removed."""
@@ -149,7 +166,7 @@ class SqliteAuthority:
     def _busy_ms(self) -> int:
         return max(1, round(self._busy_timeout_s * 1000))
 
-    def _write(self, unit: Unit[T], *, keep: bool) -> T:
+    def _write(self, unit: Unit[T], *, keep: bool = True) -> T:
         def job() -> T:
             self._writer.execute("BEGIN IMMEDIATE")
             try:
@@ -176,8 +193,10 @@ class SqliteAuthority:
             with contextlib.suppress(apsw.Error):
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
-    def _read(self, connection: apsw.Connection, unit: Unit[T]) -> T:
+    def _read(self, unit: Unit[T]) -> T:
+        """Read on this thread's own connection; the thread that writes has another one for that."""
         with faults(self.place):
+            connection = self._reader()
             return self._until_free(lambda: self._glance(connection, unit))
 
     @staticmethod
