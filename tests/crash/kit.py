@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from expunge import Expunge, Settings
-from expunge.authority.port import Examined, Reclaimed, Statement, Tx, Unit
+from expunge.authority.port import Examined, Inspected, KeptFile, Reclaimed, Statement, Tx, Unit
 from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.model.instant import Clock, ManualClock
 from expunge.stores import Asked, BodyStore, Capabilities, Filing, Found, Permit, Removal
@@ -192,6 +192,9 @@ class Watched:
 
     async def examine(self) -> Examined:
         return await self.inner.examine()
+
+    async def inspect(self, work: Callable[[Tx, Sequence[KeptFile]], T]) -> Inspected[T]:
+        return await self.inner.inspect(work)
 
     async def close(self) -> None:
         await self.inner.close()

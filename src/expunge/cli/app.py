@@ -16,6 +16,7 @@ from expunge.cli import show
 from expunge.cli.demo import run_demo
 from expunge.cli.options import Target, shared, with_target
 from expunge.cli.output import bars, err, print_json, read_input, write_file
+from expunge.cli.residue import residue
 from expunge.embedded import Expunge
 from expunge.errors import EXIT_ENVIRONMENT, EXIT_NOT_DONE, EXIT_REFUSED, ExpungeError, InputError
 from expunge.keys import load_key_file
@@ -442,3 +443,6 @@ def keys(
         return _deliver(target, "".join(answer.public_pems).encode(), out)
     _tell(target, answer, show.keys)
     return 0
+
+
+app.command()(residue)

@@ -61,18 +61,19 @@ def texts_of(record: Record) -> Iterator[str]:
     for name in record.collection.searched:
         value = record.values[name]
         if value is not None:
-            yield from _strings(json.loads(value)) if kinds[name] is Kind.JSON else (value,)
+            yield from strings_in(json.loads(value)) if kinds[name] is Kind.JSON else (value,)
 
 
-def _strings(value: object) -> Iterator[str]:
+def strings_in(value: object) -> Iterator[str]:
+    """Every text inside of some JSON: names, texts and numbers."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for name, inner in value.items():
             yield name
-            yield from _strings(inner)
+            yield from strings_in(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _strings(inner)
+            yield from strings_in(inner)
     elif value is not None and not isinstance(value, bool):
         yield str(value)

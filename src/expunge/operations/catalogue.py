@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from expunge.operations import chat, doctor, documents, erasure, facts, jobs, memory, proofs, recall, records, scopes
+from expunge.operations import (
+    chat,
+    doctor,
+    documents,
+    erasure,
+    facts,
+    jobs,
+    memory,
+    proofs,
+    recall,
+    records,
+    residue,
+    scopes,
+)
 from expunge.operations.registry import NoInput, Operation, Role, Who
 
 _OPERATORS = (
@@ -62,6 +75,10 @@ _OPERATORS = (
     Operation(
         "system.doctor", Role.OPERATOR, "Look the installation over, and say what is not covered.",
         NoInput, doctor.DoctorOutput, doctor.examine, read_only=True,
+    ),
+    Operation(
+        "system.residue", Role.OPERATOR, "Say whether texts still stand in the files of the stores, and by what right.",
+        residue.ResidueInput, residue.ResidueOutput, residue.search, read_only=True,
     ),
     Operation(
         "keys.show", Role.OPERATOR, "Show the ids of the keys and the public half in use.",
