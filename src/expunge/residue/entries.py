@@ -8,8 +8,12 @@ would answer only for entries that it still finds: what left it stays in its blo
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from expunge.authority.port import Statement, Tx
 from expunge.residue.sqlite_file import varint
@@ -23,6 +27,7 @@ _A_TIME = 500
 _SEGMENT_BITS, _PAGE_BITS = 37, 31
 _TOMBSTONES_FROM = 1 << 16
 """Segments from this number on are lists of what has left the index."""
+_ONE_BYTE = 0x80
 _MAIN = b"0"
 """How each term of the main index begins."""
 _Doclist = tuple[bytes, int, int]
@@ -34,12 +39,12 @@ class Entries:
 
     words_of: Mapping[int, frozenset[bytes]]
     """By needle the hashes of its different words."""
-    _numbers: dict[bytes, set[int]] = field(init=False)
+    _numbers: dict[bytes, array[int]] = field(init=False)
     _last: tuple[int, bytes] = field(default=(0, b""), init=False)
 
     def __post_init__(self) -> None:
         """Begin with no number for any word."""
-        self._numbers = {word: set() for words in self.words_of.values() for word in words}
+        self._numbers = {word: array("q") for words in self.words_of.values() for word in words}
 
     def read_index(self, tx: Tx) -> None:
         """Take in every block of the index as it stands."""
@@ -64,17 +69,32 @@ class Entries:
                 last = term
                 found = self._numbers.get(term.removeprefix(_MAIN))
                 if found is not None:
-                    found.update(_numbers(block, start, end))
-        except IndexError:
+                    found.extend(_numbers(block, start, end))
+        except (IndexError, OverflowError):
             pass
         self._last = (block_id, last)
 
     def complete(self) -> Iterator[tuple[int, int]]:
         """Needle and number of each entry that has every word of the needle."""
+        sets = {word: np.unique(np.frombuffer(found, np.int64)) for word, found in self._numbers.items()}
         for needle, words in self.words_of.items():
-            with_each = sorted((self._numbers[word] for word in words), key=len)
-            for number in sorted(set.intersection(*with_each)) if with_each and with_each[0] else ():
+            with_each = sorted((sets[word] for word in words), key=len)
+            for number in _common(with_each).tolist():
                 yield needle, number
+
+
+_Set = NDArray[np.int64]
+
+
+def _common(sets: list[_Set]) -> _Set:
+    """What stands in all of some sets, each sorted, and the shortest first."""
+    left, *others = sets or [np.empty(0, np.int64)]
+    for other in others:
+        if not len(left):
+            break
+        at = np.minimum(np.searchsorted(other, left), len(other) - 1)
+        left = left[other[at] == left]
+    return left
 
 
 def _doclists(block: bytes, before: bytes) -> Iterator[_Doclist]:
@@ -100,11 +120,13 @@ def _starts(block: bytes, size: int) -> Iterable[int]:
         yield start
 
 
-def _numbers(block: bytes, at: int, end: int) -> Iterator[int]:
-    number = 0
+def _numbers(block: bytes, at: int, end: int) -> list[int]:
+    """The numbers of a list. Nearly all steps and sizes have one byte, and there are millions of them."""
+    found, number = [], 0
     while at < end:
-        step, at = varint(block, at)
+        step, at = (block[at], at + 1) if block[at] < _ONE_BYTE else varint(block, at)
         number += step
-        yield number
-        size, at = varint(block, at)
+        found.append(number)
+        size, at = (block[at], at + 1) if block[at] < _ONE_BYTE else varint(block, at)
         at += size >> 1  # the last bit says that an entry was deleted
+    return found

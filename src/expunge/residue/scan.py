@@ -20,6 +20,7 @@ _Bytes = NDArray[np.uint8]
 
 _WIDTHS = (16, 8, 4)
 _MIX_1, _MIX_2, _MIX_3 = np.uint32(0x9E3779B1), np.uint32(0x85EBCA77), np.uint32(0xC2B2AE3D)
+_CHOICES, _DIFFERENT = 7, 6
 _FEWEST_BITS, _MOST_BITS = 14, 22
 BLOCK_BYTES = 1 << 20
 """How much of a file is looked at at once, besides what a pattern may reach beyond it."""
@@ -88,18 +89,21 @@ class Patterns:
         return _Group(width, offsets, by_hash, np.unique(values), bits, table)
 
     def _rarest(self, numbers: Sequence[int], width: int) -> dict[int, int]:
-        """For each pattern the window that fewest others begin with, and that is least of one byte alone."""
+        """For each pattern the window that fewest others have. Few different bytes stand in too many places."""
         choices = {number: _choices(self._patterns[number], width) for number in numbers}
         seen = Counter(window for windows in choices.values() for _, window in windows)
-        return {
-            number: min(windows, key=lambda one: (seen[one[1]], -len(set(one[1]))))[0]
-            for number, windows in choices.items()
-        }
+
+        def worth(one: tuple[int, bytes]) -> tuple[bool, int, int]:
+            different = len(set(one[1]))
+            return different < _DIFFERENT and different < width // 2, seen[one[1]], -different
+
+        return {number: min(windows, key=worth)[0] for number, windows in choices.items()}
 
 
 def _choices(pattern: bytes, width: int) -> list[tuple[int, bytes]]:
     last = len(pattern) - width
-    return [(at, pattern[at : at + width]) for at in sorted({0, last // 3, 2 * last // 3, last})]
+    places = sorted({last * step // _CHOICES for step in range(_CHOICES + 1)})
+    return [(at, pattern[at : at + width]) for at in places]
 
 
 def _hashed(data: _Bytes, narrowest: int) -> Iterator[tuple[int, _Hashes]]:

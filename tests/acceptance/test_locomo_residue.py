@@ -1,0 +1,53 @@
+"""What is left of a person on real conversations, looked for by the product in its own files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expunge import Expunge
+from expunge.operations.residue import ResidueOutput
+from tests.acceptance.locomo import Loaded, needs_locomo, settings_of
+from tests.residue.kit import merge_index
+
+pytestmark = needs_locomo
+
+
+def export_of(records: list[dict[str, Any]], user: str) -> bytes:
+    """What an export of a person holds: their records, and what was made from one of them, steps away too."""
+    going = {record["id"] for record in records if record.get("user_id") == user}
+    while more := {record["id"] for record in records if going & set(record.get("sources", ()))} - going:
+        going |= more
+    sections: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        if record["id"] in going and (record["collection"] != "facts" or record.get("user_id") == user):
+            sections.setdefault(record["collection"], []).append(record)
+    return json.dumps({"manifest": {}, "sections": sections}).encode()
+
+
+async def before_and_after(folder: Path, user: str, export: bytes) -> tuple[ResidueOutput, ...]:
+    """What is found of a person before their purge, after it, and when the search index has been merged."""
+    async with Expunge(settings=settings_of(folder)) as expunge:
+        before = await expunge.call("system.residue", export=export)
+        assert (await expunge.erase(user, purge=True)).status == "completed"
+        after = await expunge.call("system.residue", export=export)
+        await merge_index(expunge)
+        return before, after, await expunge.call("system.residue", export=export)
+
+
+@pytest.mark.parametrize("user", ["26-Caroline", "43-Tim"])
+def test_after_a_purge_every_hit_is_another_s_record(conversations: Loaded, tmp_path: Path, user: str) -> None:
+    """Law 7: of hundreds of texts of a person nothing is left in any byte but what stands in others' records."""
+    export = export_of(conversations.records, user)
+    found = asyncio.run(before_and_after(conversations.copy(tmp_path / "store"), user, export))
+    before, after, merged = found
+    assert before.verdict == "accounted"
+    assert len(before.found) == before.texts > 300
+    assert {hit.form for hit in after.shown if hit.standing == "nothing"} == {"hashes of its words"}
+    assert (merged.verdict, merged.residue, merged.unknown) == ("accounted", 0, [])
+    assert len(merged.found) < before.texts / 4
+    assert user not in json.dumps([hit.model_dump() for hit in merged.shown])
