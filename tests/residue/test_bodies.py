@@ -94,6 +94,12 @@ async def test_pictures_are_looked_through_as_they_are(expunge, tmp_path):
     assert (await look(expunge, SAID)).verdict == "accounted"
 
 
+async def test_a_text_in_an_older_encoding_is_text(expunge, tmp_path):
+    """Residue: a short text that is not UTF-8 is not taken for something encrypted."""
+    await with_original(expunge, tmp_path, f"Zoë: {SAID}, für immer".encode("latin-1"))
+    assert (await look(expunge, SAID)).verdict == "accounted"
+
+
 async def test_an_encrypted_zip_is_unknown_and_its_other_members_are_not():
     """Law 16: of a zip whose member is encrypted the rest is looked into."""
     data = bytearray(zipped(a=SAID.encode(), b=b"other words"))

@@ -306,3 +306,26 @@ async def test_a_change_meanwhile_is_said(expunge, monkeypatch):
 
     monkeypatch.setattr(module, "Entries", meanwhile)
     assert (await look(expunge, SAID)).changed
+
+
+async def test_a_journal_that_somebody_left_is_looked_at(expunge, tmp_path):
+    """Residue: a rollback journal beside the database holds pages of before, and nothing accounts for them."""
+    assert (await look(expunge, SAID)).verdict == "nothing"  # and every connection is open: a new one would roll back
+    (tmp_path / "expunge.db-journal").write_bytes(b"an old page: " + SAID.encode())
+    answer = await look(expunge, SAID)
+    assert (answer.verdict, [hit.offset for hit in answer.shown]) == ("residue", [13])
+    assert answer.shown[0].file.endswith("expunge.db-journal")
+
+
+async def test_looking_lets_go_of_no_lock(expunge, settings, tmp_path):
+    """Residue: the file is read beside connections that use it, and what they write then is whole."""
+    for number in range(3):
+        await expunge.put([episode(f"e{number}", "ann", input=SAID)])
+        await look(expunge, SAID)
+        async with Expunge(settings=settings) as other:  # the last one out would empty the log
+            await other.put([episode(f"o{number}", "bob")])
+        assert (tmp_path / "expunge.db-wal").exists()
+    await expunge.erase("ann", purge=True)
+    check = Statement("test.check", "PRAGMA integrity_check")
+    assert await expunge.system.authority.read(lambda tx: tx.rows(check)) == [("ok",)]
+    assert (await expunge.profile("bob")).counts["episodes"] == 3

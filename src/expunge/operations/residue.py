@@ -67,6 +67,7 @@ class HitShown(Output):
     standing: str
     why: str
     collection: str | None
+    org: str | None
     record: str | None
     erasure: str | None
     until: str | None
@@ -168,6 +169,7 @@ def _shown(hit: Hit, length: int) -> HitShown:
         standing=account.standing,
         why=account.words,
         collection=account.collection,
+        org=account.org,
         record=account.record,
         erasure=account.erasure,
         until=account.until,

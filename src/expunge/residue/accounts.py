@@ -80,6 +80,8 @@ class Account:
     """The id of the record, shortened."""
     erasure: str | None = None
     until: str | None = None
+    org: str | None = None
+    """The org of the record, shortened."""
 
     @property
     def accounts(self) -> bool:
@@ -150,15 +152,16 @@ class Accounts:
     def _of_record(self, name: str, row: Row) -> Account:
         org, record_id, rid, marked = row
         if not marked:
-            return Account(Standing.RECORD, "a live record", name, shown(record_id))
+            return Account(Standing.RECORD, "a live record", name, shown(record_id), org=shown(org))
         values = {"org": org, "id": record_id, "rid": rid, "collection": name, "now": self._now}
         for erasure, status, until in self._tx.rows(_HIDDEN_BY, **values):
             if until is not None and until > self._now:
                 end = to_text(until)
-                return Account(Standing.HIDDEN, "a hidden record", name, shown(record_id), erasure, end)
+                return Account(Standing.HIDDEN, "a hidden record", name, shown(record_id), erasure, end, shown(org))
             words = f"a record that an erasure removes, and has not yet ({status})"
-            return Account(Standing.NOTHING, words, name, shown(record_id), erasure)
-        return Account(Standing.NOTHING, "a marked record that no erasure names", name, shown(record_id))
+            return Account(Standing.NOTHING, words, name, shown(record_id), erasure, org=shown(org))
+        words = "a marked record that no erasure names"
+        return Account(Standing.NOTHING, words, name, shown(record_id), org=shown(org))
 
     def _of_edge(self, key: Key, column: str | None) -> Account:
         derived, org, source = key

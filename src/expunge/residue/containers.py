@@ -27,6 +27,9 @@ DEEPEST = 4
 _PIECE = 1 << 20
 _HEAD = 64 * 1024
 _FEW = 1024
+_PRINTED = frozenset(b"\t\n\r" + bytes(range(32, 127)))
+_MOSTLY = 0.8
+"""With so many printed signs of ASCII it is a text in an older encoding."""
 _TANGLED = 7.5
 """Bits of entropy a byte: text has 4 to 6, compressed and encrypted data nearly 8."""
 
@@ -188,6 +191,8 @@ def _is_text(head: bytes) -> bool:
 
 def _tangled(head: bytes) -> str | None:
     """Why a body may be compressed or encrypted in a way that has no mark."""
+    if sum(byte in _PRINTED for byte in head) > _MOSTLY * len(head):
+        return None
     if len(head) < _FEW:
         return "it is no text, and too short to tell whether it is compressed or encrypted"
     shares = np.bincount(np.frombuffer(head, np.uint8), minlength=256) / len(head)

@@ -11,7 +11,7 @@ from expunge.residue.accounts import Accounts
 from expunge.residue.bodies import Bodies, Shelf
 from expunge.residue.database import Files
 from expunge.residue.entries import FEWEST_WORDS, Entries
-from expunge.residue.needles import Form, Needle, database_forms, whole_forms
+from expunge.residue.needles import SHORTEST, Form, Needle, database_forms, whole_forms
 from expunge.residue.tally import Tally, Unknown
 from expunge.search import embed
 from expunge.search.index import packed
@@ -96,7 +96,7 @@ async def _vectors(system: System, needles: Sequence[Needle]) -> dict[int, list[
     found: dict[int, list[bytes]] = {}
     for (number, _), vector in zip(texts, made, strict=True):
         stored = packed(vector)
-        if stored is not None:
+        if stored is not None and len(stored) >= SHORTEST:
             found.setdefault(number, []).append(stored)
     return found
 

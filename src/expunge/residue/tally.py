@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from expunge.residue.accounts import Account
+from expunge.residue.accounts import Account, Standing
 from expunge.residue.needles import Form, Meaning
 
 SHOWN = 100
@@ -52,6 +52,7 @@ class Tally:
     parts: Counter[int] = field(default_factory=Counter)
     """Pieces of a long text that stand by themselves."""
     hidden: Counter[int] = field(default_factory=Counter)
+    """Those in records that an erasure has hidden."""
     unknown: list[Unknown] = field(default_factory=list)
     _accounted: dict[int, list[Hit]] = field(default_factory=lambda: defaultdict(list))
     _residue: dict[int, list[Hit]] = field(default_factory=lambda: defaultdict(list))
@@ -60,7 +61,7 @@ class Tally:
         """Count a hit. A piece that a record accounts for says nothing by itself, and is counted alone."""
         number = meaning.needle
         (self.parts if meaning.is_part else self.hits)[number] += 1
-        self.hidden[number] += account.erasure is not None and account.accounts
+        self.hidden[number] += account.standing is Standing.HIDDEN
         if account.accounts and meaning.is_part:
             return
         self.residue[number] += not account.accounts
