@@ -123,6 +123,22 @@ async def test_older_copies_of_a_live_record_are_its_own(expunge):
     assert (answer.verdict, standings(answer, 1), standings(answer, 2)) == ("accounted", {"hidden"}, {"hidden"})
 
 
+async def test_older_copies_of_a_chain_are_led_back_by_what_they_hold(expunge):
+    """Residue: an overflow page that was written elsewhere meanwhile is its row's, because that goes on in the same."""
+    long = f"{SAID}, and {random.Random(1).randbytes(10_000).hex()}"
+    await expunge.put([episode("e0", "bob")])
+    await expunge.erase("bob", purge=True)
+    await expunge.put([episode("e1", "ann", input=long)])
+    moved = Statement("test.seq", "UPDATE episodes SET seq = 300")  # one byte longer, and so written to other pages
+    await expunge.system.authority.run(lambda tx: tx.change(moved))
+    answer = await look(expunge, long[9000:9080])
+    assert (answer.verdict, standings(answer)) == ("accounted", {"record"})
+    assert {hit.place for hit in answer.shown} == {
+        "episodes.input, in an overflow page",
+        "an older copy of a page, episodes.input",
+    }
+
+
 async def test_a_hidden_record_accounts_for_its_text_until_its_window_ends(expunge, clock):
     """Residue: what an erasure has hidden is said to be, with the erasure and the end; after it nothing accounts."""
     await expunge.put([episode("e1", "ann", input=SAID)])
@@ -183,16 +199,18 @@ async def test_a_purge_that_stopped_accounts_for_nothing(expunge):
 @pytest.mark.parametrize("size", [512, 1024, 8192, 65536])
 async def test_pages_of_any_size_are_read(expunge, settings, tmp_path, size):
     """Residue: rows, indexes, chains and free pages are led back whatever the size of a page."""
-    await expunge.put(
-        [episode("e1", "ann", input=SAID), memory("m1", "ilse/town", "ann", value=f"{'-' * 20_000}{SAID}.{'-' * 300}")]
-    )
+    key = f"ilse/town/{'x' * 150}"  # does not fit into an index page of 512 bytes
+    value = f"{'-' * 20_000}{SAID}.{'-' * 300}"
+    await expunge.put([episode("e1", "ann", input=SAID), memory("m1", key, "ann", value=value)])
     await expunge.system.close()
     plant(tmp_path / "expunge.db", "resized", bytes=size)
     async with Expunge(settings=settings) as opened:
-        answer = await look(opened, SAID, "ilse/town")
+        answer = await look(opened, SAID, "ilse/town", key)
         assert answer.verdict == "accounted"
         assert {hit.record for hit in of(answer, 1)} >= {"'e1'"}
         assert {hit.record for hit in of(answer, 2)} == {"'m1'"}
+        assert "memories.key, in the index memories_key" in {hit.place for hit in of(answer, 2)}
+        assert answer.found[2].hits + answer.found[2].pieces > 0
     plant(tmp_path / "expunge.db", "removed", texts=[f"{'+' * 70_000}a text that went{'+' * 900}"])
     async with Expunge(settings=settings) as opened:
         answer = await look(opened, "a text that went", SAID)
@@ -206,8 +224,8 @@ async def test_a_text_that_breaks_over_two_pages_is_found_by_its_pieces(expunge,
     answer = await look(expunge, text)
     assert {hit.form for hit in answer.shown} == {"hashes of its words"}
     assert answer.found[0].pieces > 10
-    await expunge.put([episode("e1", "ann", input=SAID)])
-    assert (await look(expunge, SAID)).found[0].pieces == 0
+    await expunge.put([episode("e1", "ann", input=f"{SAID}, {SAID}")])
+    assert (await look(expunge, f"{SAID}, {SAID}")).found[0].pieces == 0
     await expunge.system.close()
     plant(tmp_path / "expunge.db", "removed", texts=[f"gone {text}"])
     async with Expunge(settings=settings) as opened:
@@ -286,6 +304,30 @@ async def test_digits_in_a_hash_are_chance(expunge):
     answer = await look(expunge, pseudonym[4:12], pseudonym)
     assert standings(answer, 1) == {"digits"}
     assert "nothing" in standings(answer, 2)
+
+
+async def test_digits_in_a_page_of_nobody_are_chance(expunge, settings, tmp_path):
+    """Residue: a long run of hexadecimal digits is a hash wherever it stands, and a short one is what somebody wrote."""
+    digits = random.Random(2).randbytes(4000).hex()
+    await expunge.system.close()
+    plant(tmp_path / "expunge.db", "removed", texts=[f"{digits} and the number {digits[:16]}"])
+    async with Expunge(settings=settings) as opened:
+        answer = await look(opened, digits[3000:3008], digits[4:12])
+    assert (standings(answer, 1), standings(answer, 2)) == ({"digits"}, {"digits", "nothing"})
+
+
+async def test_entries_are_read_over_many_blocks(expunge):
+    """Law 11: of a word that thousands of entries have, each is seen, also where its list goes on in another block."""
+    said = "three common words"
+    await expunge.put([episode(f"e{number}", f"user-{number % 50}", input=said) for number in range(3000)])
+    answer = await look(expunge, "common THREE wörds", "common  words, three")
+    assert [(found.text, found.hits, found.residue) for found in answer.found] == [(1, 3000, 0), (2, 3000, 0)]
+    await expunge.erase("user-1", purge=True)
+    answer = await look(expunge, "common  words, three")
+    assert [(found.hits, found.residue, found.shown) for found in answer.found] == [(3000, 60, 160)]
+    await merge_index(expunge)
+    answer = await look(expunge, "common  words, three")
+    assert [(found.hits, found.residue) for found in answer.found] == [(2940, 0)]
 
 
 async def test_a_change_meanwhile_is_said(expunge, monkeypatch):

@@ -65,7 +65,7 @@ class Bodies:
         def seen(found_in: Readable, within: str | None) -> None:
             nonlocal account
             for offset, number in scan_stream(found_in.read, patterns):
-                account = account or self._account(shelf, file)
+                account = account or self.accounts.of_ref(shelf.collections, file.name)
                 words = f"a body of {', '.join(sorted(shelf.collections))}"
                 self._add(number, Place(str(file.path), offset, within, words), account)
 
@@ -74,11 +74,6 @@ class Bodies:
         self.tally.unknown += [Unknown(str(file.path), why) for why in opener.unknown]
         if opener.not_text is not None:
             self.not_text.append(Unknown(str(file.path), opener.not_text))
-
-    def _account(self, shelf: Shelf, file: StoredFile) -> Account:
-        if not file.named_by_us:
-            return nothing("no body of ours has such a name")
-        return self.accounts.of_ref(shelf.collections, file.name)
 
     def _add(self, number: int, place: Place, account: Account) -> None:
         for meaning in self.sought.meanings[number]:
