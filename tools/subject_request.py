@@ -29,7 +29,7 @@ PAGE = TEXT.parent.parent / "docs" / "subject-request.md"
 _MADE = "<!-- Made by tools/subject_request.py by running each command: change it there, then run `make docs`. -->\n"
 _NOW = re.compile(r"\b20(?:2[6-9]|[3-9]\d)-\d\d-\d\d(?:T[0-9:.]+Z)?")
 _REQUEST = re.compile(r"\ber-[0-9a-f]{24}")
-_SIZES = re.compile(r"\b\d+(?:[.,]\d+)* (?:bytes|KiB|MiB)")
+_SIZES = re.compile(r"\b\d+(?:[.,]\d+)*(?= (?:bytes|KiB|MiB))|(?<=\.db at )\d+")
 _RUN = re.compile(r"^```run\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
 
 
@@ -90,7 +90,7 @@ class _Steps:
             raise RuntimeError(f"{line} ended with {done.exit_code}: {done.output} {done.exception!r}")
         if found := _REQUEST.search(done.stdout):
             self._request = found[0]
-        text = shortened(_SIZES.sub("… bytes", _NOW.sub("…", done.output.replace(str(self._folder), "…"))))
+        text = shortened(_SIZES.sub("…", _NOW.sub("…", done.output.replace(str(self._folder), "…"))))
         return [kept for kept in (part.rstrip() for part in text.splitlines()) if kept]
 
 

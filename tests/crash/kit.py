@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from expunge import Expunge, Settings
-from expunge.authority.port import AtHand, Examined, Reclaimed, Statement, Tx, Unit
+from expunge.authority.port import AtHand, Examined, Inspected, KeptFile, Reclaimed, Statement, Tx, Unit
 from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.model.instant import Clock, ManualClock
 from expunge.stores import Asked, BodyStore, Capabilities, Filing, Found, Permit, Removal
@@ -197,6 +197,9 @@ class Watched:
 
     async def examine(self) -> Examined:
         return await self.inner.examine()
+
+    async def inspect(self, work: Callable[[Tx, Sequence[KeptFile]], T]) -> Inspected[T]:
+        return await self.inner.inspect(work)
 
     async def close(self) -> None:
         await self.inner.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from expunge.model.instant import Instant
 
@@ -57,6 +57,28 @@ class Examined:
     settings: list[Setting]
     files: list[Path]
     waiting_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A file in which an authority keeps what it was given, open for reading by offset and length.
+
+    ``form`` is its layout: a SQLite ``database``, the ``log`` that is written ahead of one, or ``other``.
+    """
+
+    path: Path
+    form: Literal["database", "log", "other"]
+    size: int
+    read: Callable[[int, int], bytes]
+    """Bytes from an offset; fewer than asked for, where the file ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected(Generic[T]):
+    """What was made of the files, and whether somebody has committed something meanwhile."""
+
+    answer: T
+    changed: bool
 
 
 class Tx(Protocol):
@@ -149,6 +171,14 @@ class Authority(Protocol):
 
     async def examine(self) -> Examined:
         """Look at itself, and change nothing."""
+        ...
+
+    async def inspect(self, work: Callable[[Tx, Sequence[KeptFile]], T]) -> Inspected[T]:
+        """As ``read_apart``, with every file of the store open for reading, byte for byte.
+
+        The snapshot is taken before the files are opened and held to the end, so that nothing that it reads is written
+        over meanwhile. There are no files where all is in memory.
+        """
         ...
 
     async def close(self) -> None:

@@ -18,6 +18,7 @@ from expunge.cli.calling import tell as _tell
 from expunge.cli.demo import run_demo
 from expunge.cli.options import Target, shared, with_target
 from expunge.cli.output import bars, err, print_json, read_input
+from expunge.cli.residue import residue
 from expunge.embedded import Expunge
 from expunge.errors import EXIT_ENVIRONMENT, EXIT_NOT_DONE, EXIT_REFUSED, ExpungeError, InputError
 from expunge.keys import load_key_file
@@ -275,6 +276,15 @@ def release(target: Target, request_id: RequestId) -> None:
 
 @app.command()
 @with_target
+def reclaim(target: Target) -> int:
+    """Make the bytes of what was removed go, from the search index too; exit 1 when some have to wait."""
+    answer = _perform(target, "system.reclaim")
+    _tell(target, answer, show.reclaimed)
+    return EXIT_NOT_DONE if answer.deferred else 0
+
+
+@app.command()
+@with_target
 def doctor(target: Target) -> int:
     """Look the installation over; exit 1 when something is not as it has to be."""
     answer = _perform(target, "system.doctor")
@@ -370,3 +380,6 @@ def keys(
         return _deliver(target, "".join(answer.public_pems).encode(), out)
     _tell(target, answer, show.keys)
     return 0
+
+
+app.command()(residue)

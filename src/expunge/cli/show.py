@@ -17,6 +17,7 @@ from expunge.operations.doctor import DoctorOutput
 from expunge.operations.erasure import Answer, CensusOutput, DueOutput, ListOutput, PreviewOutput, RestoreOutput
 from expunge.operations.profile import ProfileOutput
 from expunge.operations.proofs import KeysOutput
+from expunge.operations.reclaim import ReclaimOutput
 from expunge.operations.records import PutOutput
 from expunge.operations.transfer import ImportOutput
 from expunge.proof import Check
@@ -222,6 +223,14 @@ def restored(found: RestoreOutput) -> None:
     console.print(f"{found.reversals_count} of them were in scope; {found.still_hidden} records stay hidden")
     if found.still_hidden:
         console.print(f"they can be restored until {found.restore_until}")
+
+
+def reclaimed(answer: ReclaimOutput) -> None:
+    """Whether the bytes are gone."""
+    if answer.deferred:
+        out().print(Text(f"deferred: {answer.deferred}; later: expunge reclaim", "yellow"))
+    else:
+        out().print("the bytes of what was removed are gone")
 
 
 def doctor(found: DoctorOutput) -> None:

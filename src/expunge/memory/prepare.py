@@ -60,7 +60,7 @@ def texts_of(record: Record) -> list[str]:
     for name, is_json in _searched(record.collection):
         value = record.values[name]
         if value is not None and is_json:
-            texts += _strings(json.loads(value))
+            texts += strings_in(json.loads(value))
         elif value is not None:
             texts.append(value)
     return texts
@@ -73,15 +73,16 @@ def _searched(kind: Collection) -> tuple[tuple[str, bool], ...]:
     return tuple((name, kinds[name] is Kind.JSON) for name in kind.searched)
 
 
-def _strings(value: object) -> Iterator[str]:
+def strings_in(value: object) -> Iterator[str]:
+    """Every text inside of some JSON: names, texts and numbers."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for name, inner in value.items():
             yield name
-            yield from _strings(inner)
+            yield from strings_in(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _strings(inner)
+            yield from strings_in(inner)
     elif value is not None and not isinstance(value, bool):
         yield str(value)

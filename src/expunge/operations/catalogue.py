@@ -15,7 +15,9 @@ from expunge.operations import (
     profile,
     proofs,
     recall,
+    reclaim,
     records,
+    residue,
     scopes,
     transfer,
 )
@@ -107,6 +109,14 @@ _OPERATORS = (
     Operation(
         "system.doctor", Role.OPERATOR, "Look the installation over, and say what is not covered.",
         NoInput, doctor.DoctorOutput, doctor.examine, read_only=True,
+    ),
+    Operation(
+        "system.residue", Role.OPERATOR, "Say whether texts still stand in the files of the stores, and by what right.",
+        residue.ResidueInput, residue.ResidueOutput, residue.search, read_only=True,
+    ),
+    Operation(
+        "system.reclaim", Role.OPERATOR, "Make the bytes of what was removed go, from the search index too.",
+        NoInput, reclaim.ReclaimOutput, reclaim.reclaim,
     ),
     Operation(
         "keys.show", Role.OPERATOR, "Show the ids of the keys and the public half in use.",

@@ -67,3 +67,11 @@ def _vector_rows(items: Iterable[Placed]) -> Iterator[tuple[Any, ...]]:
     for number, identity, entry in items:
         if entry.vector is not None:
             yield (number, *identity, entry.model, entry.vector)
+
+
+_MERGE = Statement("search.merge", "INSERT INTO search (search) VALUES ('optimize')")
+
+
+def merge_index(tx: Tx) -> None:
+    """Write the index anew from the entries that are left: only so do the hashes of those that have gone leave it."""
+    tx.change(_MERGE)

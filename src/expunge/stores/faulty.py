@@ -9,7 +9,18 @@ from typing import Protocol, runtime_checkable
 
 from expunge.authority.port import Reclaimed
 from expunge.errors import StoreFault, StoreUnable
-from expunge.stores.port import Asked, BodyStore, Capabilities, Filing, Found, Lifecycle, Permit, Removal
+from expunge.stores.port import (
+    Asked,
+    BodyStore,
+    Capabilities,
+    Filing,
+    Found,
+    Lifecycle,
+    Permit,
+    Removal,
+    StoredFile,
+    files_of,
+)
 from expunge.stores.recording import put_into
 
 CAP = 3
@@ -112,6 +123,10 @@ class Faulty:
             for ref, data in kept.items():
                 await self._restorable().restore(ref, _once(data))
         return await self.inner.reclaim()
+
+    async def files(self) -> list[StoredFile]:
+        """As the other. Raises StoreUnable when it has none."""
+        return await files_of(self.inner)
 
     async def _keep(self, refs: Sequence[str]) -> None:
         self._restorable()

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from expunge.authority.port import Reclaimed
+from expunge.errors import StoreUnable
 from expunge.model.instant import Instant
 from expunge.model.scope import Scope
 
@@ -157,3 +159,44 @@ class BodyStore(Lifecycle, Protocol):
 
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that lies where a store keeps its bodies, whoever has put it there.
+
+    ``name`` is relative to the store, and is the ref of what is a body. ``named_by_us``: whether the name has the form
+    that the store gives, of pseudonyms and random digits. ``regular``: not so a link, a pipe or the like.
+    """
+
+    name: str
+    path: Path
+    named_by_us: bool
+    regular: bool
+
+
+@runtime_checkable
+class OnDisk(Protocol):
+    """A store whose bodies are files of this machine, and which lets them be looked at (``expunge residue``)."""
+
+    async def files(self) -> list[StoredFile]:
+        """Every file that lies in its place: bodies, what killed writers have left, and what others have put there.
+
+        Raises:
+            StoreUnable: it has no files.
+            StoreFault: the place did not let us look.
+
+        """
+        ...
+
+
+async def files_of(inner: object) -> list[StoredFile]:
+    """The files of a store that may have none.
+
+    Raises:
+        StoreUnable: it has none, or does not let them be looked at.
+
+    """
+    if not isinstance(inner, OnDisk):
+        raise StoreUnable(f"the store {getattr(inner, 'name', 'of bodies')} does not show files")
+    return await inner.files()

@@ -7,14 +7,25 @@ from typing import Any
 
 from expunge.authority.port import Reclaimed
 from expunge.errors import StoreUnable
-from expunge.stores.port import Asked, BodyStore, Capabilities, Filing, Found, Lifecycle, Permit, Removal
+from expunge.stores.port import (
+    Asked,
+    BodyStore,
+    Capabilities,
+    Filing,
+    Found,
+    Lifecycle,
+    Permit,
+    Removal,
+    StoredFile,
+    files_of,
+)
 
 
 class Recording:
     """A store in front of another; ``calls`` has each call, in order and before the other answers.
 
     A call is its name and what was given: ``put`` the filing, ``find`` the collection and what was asked, ``present``
-    the refs, ``read`` the ref, ``remove`` the refs and the permit, ``reclaim`` nothing.
+    the refs, ``read`` the ref, ``remove`` the refs and the permit, ``reclaim`` and ``files`` nothing.
     """
 
     def __init__(self, inner: Lifecycle | BodyStore) -> None:
@@ -56,6 +67,11 @@ class Recording:
         """As the other."""
         self.calls.append(("reclaim", None))
         return await self.inner.reclaim()
+
+    async def files(self) -> list[StoredFile]:
+        """As the other. Raises StoreUnable when it has none."""
+        self.calls.append(("files", None))
+        return await files_of(self.inner)
 
 
 async def put_into(inner: Lifecycle | BodyStore, filing: Filing, body: AsyncIterator[bytes]) -> str:

@@ -7,15 +7,16 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import apsw
 
-from expunge.authority.port import AtHand, Examined, Reclaimed, Setting, Unit
+from expunge.authority.port import AtHand, Examined, Inspected, KeptFile, Reclaimed, Setting, Statement, Tx, Unit
 from expunge.authority.sqlite.connection import faults, open_connection, read_back
+from expunge.authority.sqlite.files import opened_files
 from expunge.authority.sqlite.migrate import migrate
 from expunge.authority.sqlite.place import Place
 from expunge.authority.sqlite.transaction import SqliteTx
@@ -28,6 +29,8 @@ _LONG_WAL = 1000
 """Pages after which the WAL is moved into the file: SQLite's own default."""
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.1
+_DATA_VERSION = Statement("data_version", "PRAGMA data_version")
+_BEGIN_READING = Statement("begin_reading", "SELECT count(*) FROM sqlite_schema")
 
 
 class _Units(Protocol):
@@ -121,6 +124,10 @@ class SqliteAuthority:
     async def examine(self) -> Examined:
         """Look at the connection that writes, and at the files."""
         return await self._hop(self._writing, self._examine)
+
+    async def inspect(self, work: Callable[[Tx, Sequence[KeptFile]], T]) -> Inspected[T]:
+        """Run a unit that reads on a snapshot, with the files of the database open beside it."""
+        return await self._hop(self._counting, lambda: self._inspect(work))
 
     async def close(self) -> None:
         """Wait for what runs and close the connections; the last one out empties the WAL, if there is room."""
@@ -233,6 +240,17 @@ class SqliteAuthority:
             files=files,
             waiting_bytes=wal.stat().st_size if wal is not None and wal.exists() else 0,
         )
+
+    def _inspect(self, work: Callable[[Tx, Sequence[KeptFile]], T]) -> Inspected[T]:
+        def unit(tx: Tx) -> tuple[int, T]:
+            tx.rows(_BEGIN_READING)  # only the first read takes the snapshot
+            ((version,),) = tx.rows(_DATA_VERSION)
+            with opened_files(self.place) as files:
+                return version, work(tx, files)
+
+        before, answer = self._read(unit)
+        ((after,),) = self._read(lambda tx: tx.rows(_DATA_VERSION))
+        return Inspected(answer, changed=before != after)
 
     def _truncate(self) -> Reclaimed:
         if self.place.path is None:

@@ -18,6 +18,8 @@ from expunge.errors import DiskFull, StoreFault
 from expunge.stores.folder.names import STORE, new_store
 
 OWNER_FILE = 0o600
+LOCK = ".lock"
+"""Held while the first body makes the store in which it lies; the file stays."""
 _OWNER_FOLDER = 0o700
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -108,6 +110,25 @@ def listed(folder: int, pattern: re.Pattern[str]) -> list[str]:
     return []
 
 
+def everything_in(top: Path) -> Iterator[tuple[str, bool]]:
+    """Every name below a folder that is no folder, relative to it and sorted, and whether it is a regular file.
+
+    No link is followed below the top; what is removed meanwhile is passed over.
+    """
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        folders = []
+        with contextlib.suppress(FileNotFoundError), os.scandir(top / below) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                name = f"{below}/{entry.name}" if below else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(name)
+                else:
+                    yield name, entry.is_file(follow_symlinks=False)
+        waiting += reversed(folders)
+
+
 def stores_in(top: Path) -> list[str]:
     """The stores of a folder; none, when there is no folder."""
     with contextlib.suppress(FileNotFoundError), opened(top) as (handle,):
@@ -121,7 +142,7 @@ def store_for_new(top: Path) -> str:
     with opened(top) as (handle,):
         stores = listed(handle, STORE)
         if not stores:
-            lock = os.open(".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, OWNER_FILE, dir_fd=handle)
+            lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, OWNER_FILE, dir_fd=handle)
             try:
                 os.fchmod(lock, OWNER_FILE)
                 fcntl.flock(lock, fcntl.LOCK_EX)

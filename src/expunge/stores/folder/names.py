@@ -60,6 +60,11 @@ def check_label(label: str) -> None:
         raise ValueError("a label is not a pseudonym in hexadecimal digits")
 
 
+def is_ref(name: str) -> bool:
+    """Whether a path below the folder has the form that it gives to a body, also to one that is still being written."""
+    return _REF.fullmatch(name) is not None
+
+
 def split_ref(top: Path, ref: str) -> tuple[str, str]:
     """The path of the folder in which a body lies, and its name there; ``top`` is what a message names.
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from expunge.authority.port import Reclaimed
 from expunge.errors import StoreFault, StoreUnable
 from expunge.stores.folder import disk
-from expunge.stores.folder.names import BODY, folders_of, is_asked, new_name, org_digest, split_ref
+from expunge.stores.folder.names import BODY, folders_of, is_asked, is_ref, new_name, org_digest, split_ref
 from expunge.stores.folder.walk import Wanted, leaves
 from expunge.stores.folder.writing import BATCH_BYTES, Writing
-from expunge.stores.port import Asked, Capabilities, Filing, Found, Permit, Removal
+from expunge.stores.port import Asked, Capabilities, Filing, Found, Permit, Removal, StoredFile
 
 PIECE_BYTES = 64 * 1024
 """How much of a body ``read`` gives at once."""
@@ -135,6 +135,15 @@ class FolderStore:
         """Nothing is left to do: a removed file is gone."""
         return Reclaimed()
 
+    async def files(self) -> list[StoredFile]:
+        """Every file below the folder, the lock of the first body too.
+
+        Raises:
+            StoreFault: the folder did not let us look.
+
+        """
+        return [] if self._is_unmade() else await asyncio.to_thread(self._files)
+
     def state(self) -> FolderState:
         """What is to be seen of the folder. It blocks, and changes nothing."""
         mode = disk.mode_of(self.folder)
@@ -157,6 +166,13 @@ class FolderStore:
         return False
 
     # What follows blocks, and runs in a thread.
+
+    def _files(self) -> list[StoredFile]:
+        with disk.told(self.folder, "listed"):
+            return [
+                StoredFile(name, self.folder / name, is_ref(name) or name == disk.LOCK, regular)
+                for name, regular in disk.everything_in(self.folder)
+            ]
 
     def _find(self, asked: Asked, wanted: Sequence[Wanted]) -> list[Found]:
         found: list[Found] = []
