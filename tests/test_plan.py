@@ -488,7 +488,7 @@ def staying(seen: Any) -> dict[str, tuple[int, str]]:
 async def test_a_preview_says_what_of_the_control_plane_stays_and_why(filled: Expunge) -> None:
     """Issue 3, preview: every collection that an erasure keeps is named with its reason."""
     kept = {item.collection: item.why for item in (await filled.preview("ann")).stays}
-    assert kept.keys() == {"requests", "fences", "marks", "holds", "ledger", "audit", "orgs", "keys"}
+    assert kept.keys() == {"requests", "fences", "marks", "holds", "ledger", "audit", "orgs", "store", "keys"}
     assert all(kept.values())
 
 

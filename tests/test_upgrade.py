@@ -85,6 +85,20 @@ async def test_it_takes_new_records_beside_the_old(first: Settings) -> None:
 
 
 _AS_SCHEMA_2 = """
+    DROP TABLE store;
+    DROP VIEW sql_v1_memories;
+    DROP VIEW sql_v1_memory_history;
+    DROP VIEW sql_v1_conversations;
+    DROP INDEX requests_requester;
+    DROP TABLE audit_clear;
+    DROP TABLE audit;
+    CREATE TABLE audit (
+        org TEXT NOT NULL, n INTEGER NOT NULL, at INTEGER NOT NULL, actor TEXT NOT NULL, role TEXT NOT NULL,
+        operation TEXT NOT NULL, outcome TEXT NOT NULL, request_id TEXT, subjects TEXT NOT NULL, detail TEXT NOT NULL,
+        PRIMARY KEY (org, n)
+    ) STRICT, WITHOUT ROWID;
+    ALTER TABLE orgs DROP COLUMN audit_length;
+    ALTER TABLE orgs DROP COLUMN audit_head;
     DROP INDEX marks_beside;
     ALTER TABLE marks DROP COLUMN beside;
     CREATE INDEX marks_record ON marks (id, org);

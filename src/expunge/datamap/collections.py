@@ -295,7 +295,7 @@ AUDIT_CLEAR = Collection(
         *_system("key_id"),
         Column("org", Role.ORG),
         *_system("part"),
-        Column("name", Role.USER),
+        Column("name", Role.ACTOR),
         *_system("seq"),
     ),
     act=Act.REMOVE,
