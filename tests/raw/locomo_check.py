@@ -376,7 +376,7 @@ def hidden_problems(plan: Plan, now: Database, before: Database) -> list[str]:
         problems += [f"{table} {record_id!r} came or went" for record_id in was.keys() ^ found.keys()]
         for record_id in was.keys() & found.keys():
             goes = record_id.decode() in plan.goes  # then the row names the request that hides it
-            changed: Row = {"marked": found[record_id]["marked"] if goes else 0}
+            changed: Row = {"marked": found[record_id]["marked"]}
             if goes != bool(found[record_id]["marked"]):
                 problems.append(f"{table} {record_id!r} is {'served' if goes else 'hidden'}")
             if record_id.decode() in plan.back:
