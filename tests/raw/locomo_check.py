@@ -379,6 +379,7 @@ def hidden_problems(plan: Plan, now: Database, before: Database) -> list[str]:
             changed: Row = {"marked": found[record_id]["marked"]}
             if goes != bool(found[record_id]["marked"]):
                 problems.append(f"{table} {record_id!r} is {'served' if goes else 'hidden'}")
+                continue
             if record_id.decode() in plan.back:
                 changed["seq"] = max(found[record_id]["seq"], was[record_id]["seq"] + 1)
             if found[record_id] != was[record_id] | changed:
