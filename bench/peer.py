@@ -46,7 +46,7 @@ Do = Callable[[dict[str, Any]], Awaitable[float]]
 
 
 async def peer(folder: Path, sizes: Sizes) -> Report:
-    """Remember, recall, profile and forget beside loomflow, on SQLite and in memory."""
+    """Remember, recall, profile, export and forget beside loomflow, on SQLite and in memory."""
     report = Report(f"Beside {PEER} ({EPISODES} episodes, {FACTS} facts, {BLOCKS} blocks a user)", _COLUMNS)
     python = await _install(folder / "peer-venv")
     if python is None:
@@ -129,8 +129,8 @@ def _ours(agent: Agent) -> Do:
         if asked["operation"] == "remember":
             episode = Episode(input=asked["input"], output=asked["output"], session_id=asked["session_id"])
             work = memory.remember(episode, user_id=user)
-        elif asked["operation"] == "profile":
-            work = memory.profile(user)
+        elif asked["operation"] in ("profile", "export"):
+            work = getattr(memory, asked["operation"])(user)
         elif asked["operation"] == "forget":
             work = memory.forget(user_id=user)
         else:
@@ -205,6 +205,7 @@ async def _measure(contenders: dict[str, Do], shape: Shape, sizes: Sizes) -> dic
             ("recall", whole | {"operation": "recall"}),
             ("recall, ranked", whole | {"operation": "recall_scored"}),
             ("profile", whole | {"operation": "profile"}),
+            ("export", whole | {"operation": "export"}),
             ("forget", whole | {"operation": "forget"}),
             ("forget nobody", nobody | {"operation": "forget"}),
         ):

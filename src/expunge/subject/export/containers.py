@@ -88,7 +88,7 @@ class JsonLines:
 
     def lines(self, lines: Sequence[bytes]) -> bytes:
         """The lines."""
-        return b"".join(line + b"\n" for line in lines)
+        return b"\n".join(lines) + b"\n" if lines else b""
 
     def part(self, part: bytes) -> bytes:
         """The part."""

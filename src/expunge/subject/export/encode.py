@@ -1,80 +1,59 @@
-"""A record as it stands in an export: one JSON object, in the words of the load format."""
+"""A record as it stands in an export: one JSON object on a line, in the words of the load format.
+
+The store writes the line itself: a record of a million is not taken apart into values and put together again, and
+stored JSON is copied as it stands, so that no number is read and written anew (2^60, 1e400, 1.10).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
 
-import orjson
-
-from expunge.authority.port import Row
 from expunge.datamap import Collection, Column, Kind, Role
 from expunge.model.identity import PARTS
 from expunge.model.ids import NOBODY
 
 _ENGINE = frozenset({"rid", "seq", "marked", "ref", "predicate_key"})
 """What the engine writes and makes again; no business of whoever reads an export."""
-_TEXT = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 (written as UTC: a zone would be carried through every record)
+_SECOND = 1_000_000
+_YEAR_1 = -62_135_596_800
+"""0001-01-01 in seconds of 1970. Times are counted from it, since the remainder of something negative is negative."""
 
 
 @lru_cache
-def exported(kind: Collection) -> tuple[Column, ...]:
-    """The columns of a collection that stand in an export."""
-    return tuple(column for column in kind.columns if column.name not in _ENGINE)
+def line(kind: Collection) -> str:
+    """The line of a record ``r``, as an expression whose value is bytes. What is NULL, or nobody, has no name in it."""
+    parts = [f"""'{{"collection":"{kind.name}"'"""]
+    parts += [_member(column) for column in kind.columns if column.name not in _ENGINE]
+    parts += [_lineage(kind), """CASE WHEN r.marked <> 0 THEN ',"hidden":true' END""", "'}'"]
+    return f"CAST(concat({', '.join(parts)}) AS BLOB)"
 
 
-@lru_cache
-def selected(kind: Collection) -> str:
-    """The columns of a row for ``encoder``: what is exported, its edges as ``{source: rule}``, and what hides it."""
-    columns = ", ".join(
-        f"nullif(r.{column.name}, '{NOBODY}')" if column.name in PARTS else f"r.{column.name}"
-        for column in exported(kind)
-    )
-    edges = "(SELECT json_group_object(l.source, l.rule) FROM lineage l WHERE l.derived = r.id AND l.org = r.org)"
-    return f"{columns}, nullif({edges}, '{{}}'), nullif(r.marked, 0)"
+def _member(column: Column) -> str:
+    name = f"r.{column.name}"
+    there = f"{name} <> '{NOBODY}'" if column.name in PARTS else f"{name} IS NOT NULL"
+    return f"""CASE WHEN {there} THEN ',"{column.name}":' || {_value(column, name)} END"""
 
 
-@lru_cache
-def encoder(kind: Collection) -> Callable[[Row], bytes]:
-    """What writes the rows of ``selected`` as lines.
-
-    Stored JSON is copied as it stands: no number is read and written again, so none changes (2^60, 1e400, 1.10).
-    """
-    names = (*(column.name for column in exported(kind)), "sources", "hidden")
-    converted = [(column.name, convert) for column in exported(kind) if (convert := _conversion(column)) is not None]
-    first = b'{"collection":"%b",' % kind.name.encode()
-
-    def encode(row: Row) -> bytes:
-        record = {name: value for name, value in zip(names, row, strict=True) if value is not None}
-        for name, convert in converted:
-            if name in record:
-                record[name] = convert(record[name])
-        if "sources" in record:
-            record |= _lineage(kind, orjson.loads(record["sources"]))
-        if "hidden" in record:
-            record["hidden"] = True
-        return first + orjson.dumps(record, option=_TEXT)[1:]
-
-    return encode
-
-
-def _conversion(column: Column) -> Callable[[Any], Any] | None:
+def _value(column: Column, name: str) -> str:
     if column.kind is Kind.JSON:
-        return lambda text: orjson.Fragment(text.encode())
+        return name
     if column.kind is Kind.FLAG:
-        return bool
-    return _instant if column.role is Role.TIME else None
+        return f"iif({name}, 'true', 'false')"
+    if column.kind is Kind.SHARE:
+        return f"printf('%!.17g', {name})"
+    return _instant(name) if column.role is Role.TIME else f"json_quote({name})"
 
 
-@lru_cache(maxsize=1024)
-def _instant(instant: int) -> datetime:
-    """Most records carry one moment three times."""
-    return _EPOCH + timedelta(microseconds=instant)
+def _instant(name: str) -> str:
+    """Microseconds since 1970 as ``to_text`` writes them: in UTC, with six digits of a second or none."""
+    since = f"({name} - {_YEAR_1 * _SECOND})"
+    whole = f"""strftime('"%Y-%m-%dT%H:%M:%S', {since} / {_SECOND} + {_YEAR_1}, 'unixepoch')"""
+    return f"""{whole} || iif({name} % {_SECOND} = 0, 'Z"', printf('.%06dZ"', {since} % {_SECOND}))"""
 
 
-def _lineage(kind: Collection, edges: dict[str, str]) -> dict[str, Any]:
-    rules = set(edges.values()) - {str(kind.rule)}
-    return {"sources": list(edges)} | ({"lineage": rules.pop()} if rules else {})
+def _lineage(kind: Collection) -> str:
+    """The sources of a record, and its rule where that is not its collection's."""
+    rule = f"""CASE WHEN max(l.rule) <> '{kind.rule}' THEN ',"lineage":' || json_quote(max(l.rule))
+        WHEN min(l.rule) <> '{kind.rule}' THEN ',"lineage":' || json_quote(min(l.rule)) END"""
+    return f"""(SELECT CASE WHEN count(*) THEN concat(',"sources":', json_group_array(l.source), {rule}) END
+        FROM lineage l WHERE l.derived = r.id AND l.org = r.org)"""

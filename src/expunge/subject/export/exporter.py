@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Literal, TypeVar
 
 import orjson
@@ -27,7 +28,6 @@ from expunge.model.instant import to_text
 from expunge.model.scope import Scope
 from expunge.subject.export import statements
 from expunge.subject.export.containers import BODY_NAME, container
-from expunge.subject.export.encode import encoder
 from expunge.subject.export.manifest import BODIES, DERIVED, VECTORS, Format, LeftOut, Manifest
 from expunge.system import KeysRotated, System
 
@@ -36,6 +36,8 @@ T = TypeVar("T")
 PAGE_ROWS = 1000
 _FIRST_ROWS = 32
 _PAGE_BYTES = 4 << 20
+_WINDOWS = 20
+"""So many pages of records are looked through for edges in one hop."""
 _BASE64_STEP = 3 << 15
 MoreLines = Callable[[Tx, int], Sequence[tuple[int, bytes]]]
 """Reads the next lines of a section behind a place, each with its place."""
@@ -139,10 +141,12 @@ class Export:
     def _begin(self, tx: Tx) -> _Start:
         as_of = seq_of(tx, self._asked.scope.org)
         self._refuse_erased(tx, as_of)
-        hidden = sum(
-            tx.rows(statements.count_hidden(kind, self._selector), **self._values)[0][0]
-            for kind in self._selector.reached
-        )
+        hidden = 0
+        if tx.rows(statements.HIDES, org=self._asked.scope.org):
+            hidden = sum(
+                tx.rows(statements.count_hidden(kind, self._selector), **self._values)[0][0]
+                for kind in self._selector.reached
+            )
         return _Start(store_id(tx), as_of, dict(tx.rows(statements.LAST_RIDS)), hidden)
 
     def _check(self, tx: Tx) -> None:
@@ -183,9 +187,9 @@ class Export:
         return manifest
 
     async def _records(self, kind: Collection) -> AsyncIterator[bytes]:
-        section, encode = self.manifest.section(kind.name), encoder(kind)
+        section = self.manifest.section(kind.name)
         yield self._out.section(kind.name)
-        async for lines in self._pages(self._statement(statements.page, kind), kind, lambda row: encode(row[2:])):
+        async for lines in self._pages(self._statement(statements.page, kind), kind, itemgetter(2)):
             taken = self._within_limits(kind, lines)
             section.add(taken)
             yield self._out.lines(taken)
@@ -210,7 +214,7 @@ class Export:
         return lines[:room]
 
     async def _pages(
-        self, statement: Statement, kind: Collection, encode: Callable[[Row], bytes | None]
+        self, statement: Statement, kind: Collection, encode: Callable[[Row], bytes]
     ) -> AsyncIterator[list[bytes]]:
         """The rows of a statement as lines, a page at a time. Pages of long rows are short ones."""
         place: Place | None = _BEFORE_ALL
@@ -219,7 +223,7 @@ class Export:
         def unit(tx: Tx, at: Place, size: int) -> tuple[list[bytes], Place | None]:
             self._check(tx)
             rows, behind = self._behind(tx, kind, statement, at, size)
-            return [line for row in rows if (line := encode(row)) is not None], behind
+            return [encode(row) for row in rows], behind
 
         while place is not None:
             lines, place = await self._ask(partial(unit, at=place, size=size))
@@ -322,25 +326,44 @@ class Export:
             self.manifest.left_out.append(LeftOut(DERIVED, why, elsewhere))
 
     def _telling(self) -> Iterator[tuple[str, AsyncIterator[list[bytes]]]]:
-        yield DERIVED, self._over(lambda kind: statements.derived(kind, self._selector), _derived_line)
+        yield DERIVED, self._derived()
         if self._asked.vectors:
-            yield (
-                VECTORS,
-                self._over(lambda kind: self._statement(statements.vectors, kind), _vector_line, searched=True),
-            )
+            yield VECTORS, self._vectors()
         for name, read in self._asked.extra:
             yield name, self._extra(read)
 
-    async def _over(
-        self,
-        statement: Callable[[Collection], Statement],
-        line: Callable[[Collection, Row], bytes | None],
-        *,
-        searched: bool = False,
-    ) -> AsyncIterator[list[bytes]]:
+    async def _derived(self) -> AsyncIterator[list[bytes]]:
+        """What was made from these outside of the scope. Most have no such edge, and the store passes over them."""
         for kind in self._selector.reached:
-            if kind.searched or not searched:
-                async for lines in self._pages(statement(kind), kind, partial(line, kind)):
+            place: Place | None = _BEFORE_ALL
+            while place is not None:
+                lines, place = await self._ask(partial(self._edges, kind=kind, place=place))
+                yield lines
+
+    def _edges(self, tx: Tx, kind: Collection, place: Place) -> tuple[list[bytes], Place | None]:
+        self._check(tx)
+        seq, rid = place
+        until, lines = self._start.last[kind.name], list[bytes]()
+        for _ in range(_WINDOWS):
+            values = {"seq": seq, "rid": rid} | self._values
+            ((end,),) = tx.rows(statements.window_end(kind, self._selector), until=until, size=PAGE_ROWS, **values)
+            if end is not None:
+                found = tx.rows(statements.derived(kind, self._selector), until=end, **values)
+                lines += [_derived_line(kind, row) for row in found]
+                rid = end
+                continue
+            later = self._next_seq(tx, kind, seq)
+            if later is None:
+                return lines, None
+            seq, rid = later, 0
+        return lines, (seq, rid)
+
+    async def _vectors(self) -> AsyncIterator[list[bytes]]:
+        for kind in self._selector.reached:
+            if kind.searched:
+                async for lines in self._pages(
+                    self._statement(statements.vectors, kind), kind, partial(_vector_line, kind)
+                ):
                     yield lines
 
     async def _extra(self, read: MoreLines) -> AsyncIterator[list[bytes]]:
@@ -354,10 +377,8 @@ def _behind(tx: Tx, *, read: MoreLines, place: int) -> Sequence[tuple[int, bytes
     return read(tx, place)
 
 
-def _derived_line(kind: Collection, row: Row) -> bytes | None:
-    _, _, source, into, derived = row
-    if derived is None:
-        return None
+def _derived_line(kind: Collection, row: Row) -> bytes:
+    source, into, derived = row
     return orjson.dumps({"collection": DERIVED, "in": into, "id": derived, "made_from": source, "of": kind.name})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -29,12 +29,11 @@ class Hashed:
         self.count, self.truncated = 0, False
         self._hash = hashlib.sha256()
 
-    def add(self, lines: Iterable[bytes]) -> None:
+    def add(self, lines: Sequence[bytes]) -> None:
         """Take in whole lines."""
-        for line in lines:
-            self._hash.update(line)
-            self._hash.update(b"\n")
-            self.count += 1
+        if lines:
+            self._hash.update(b"\n".join(lines) + b"\n")
+            self.count += len(lines)
 
     def add_part(self, part: bytes, *, last: bool = False) -> None:
         """Take in a part of one line, which is counted with its last part."""

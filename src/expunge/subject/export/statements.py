@@ -7,7 +7,7 @@ from functools import lru_cache
 from expunge.authority.port import Statement
 from expunge.datamap import CODES, RECORDS, Collection
 from expunge.datamap.selector import Selector
-from expunge.subject.export.encode import selected
+from expunge.subject.export.encode import line
 
 LAST_RIDS = Statement(
     "export.last_rids",
@@ -50,10 +50,10 @@ def _seen(kind: Collection, *, hidden: bool, tombstoned: bool) -> str:
 
 @lru_cache
 def page(kind: Collection, selector: Selector, *, hidden: bool, tombstoned: bool) -> Statement:
-    """A page of a section: ``seq`` and number, then what ``encoder`` takes."""
+    """A page of a section: ``seq``, number, and the line."""
     return Statement(
         f"{kind.name}.export",
-        f"""SELECT r.seq, r.rid, {selected(kind)} FROM {selector.joined(kind)}
+        f"""SELECT r.seq, r.rid, {line(kind)} FROM {selector.joined(kind)}
         WHERE {selector.where(kind)} AND {_behind(selector)} AND r.rid <= :until
         {_seen(kind, hidden=hidden, tombstoned=tombstoned)} ORDER BY r.rid LIMIT :size""",
     )
@@ -83,8 +83,18 @@ def vectors(kind: Collection, selector: Selector, *, hidden: bool, tombstoned: b
 
 
 @lru_cache
+def window_end(kind: Collection, selector: Selector) -> Statement:
+    """The number of the record that stands ``:size`` records behind a place, or of the last one, or NULL."""
+    return Statement(
+        f"{kind.name}.export_window",
+        f"""SELECT max(rid) FROM (SELECT r.rid FROM {selector.joined(kind)}
+        WHERE {selector.where(kind)} AND {_behind(selector)} AND r.rid <= :until ORDER BY r.rid LIMIT :size)""",
+    )
+
+
+@lru_cache
 def derived(kind: Collection, selector: Selector) -> Statement:
-    """A page of the edges that lead out of the scope: ``seq``, number, the source's id, what was made of it, its id."""
+    """The edges that lead out of the scope, up to a place: the source's id, what was made of it, and its id."""
     inside = " ".join(
         f"""WHEN '{other.name}' THEN (SELECT r.marked <> 0 OR ({_inside(other, selector)}) FROM {other.name} r
         WHERE r.org = l.org AND r.id = l.derived)"""
@@ -92,17 +102,23 @@ def derived(kind: Collection, selector: Selector) -> Statement:
     )
     return Statement(
         f"{kind.name}.export_derived",
-        f"""SELECT s.seq, s.rid, s.id, l.derived_collection, l.derived FROM (
-            SELECT r.seq, r.rid, r.id, r.org FROM {selector.joined(kind)}
-            WHERE {selector.where(kind)} AND {_behind(selector)} AND r.rid <= :until AND r.marked = 0
-            ORDER BY r.rid LIMIT :size) s
-        LEFT JOIN lineage l ON l.source = s.id AND l.org = s.org AND NOT CASE l.derived_collection {inside} END
-        ORDER BY s.rid""",
+        f"""SELECT s.id, l.derived_collection, l.derived FROM (
+            SELECT r.rid, r.id, r.org FROM {selector.joined(kind)}
+            WHERE {selector.where(kind)} AND {_behind(selector)} AND r.rid <= :until AND r.marked = 0) s
+        CROSS JOIN lineage l ON l.source = s.id AND l.org = s.org
+        WHERE NOT CASE l.derived_collection {inside} END ORDER BY s.rid, l.derived""",
     )
 
 
 def _inside(kind: Collection, selector: Selector) -> str:
     return selector.where(kind) if kind in selector.reached else "0"
+
+
+HIDES = Statement(
+    "requests.hides",
+    "SELECT 1 FROM requests WHERE org = :org AND (status <> 'completed' OR purge = 0) LIMIT 1",
+)
+"""A row when an erasure of the org may have marked records: else nobody has to look for any."""
 
 
 @lru_cache
