@@ -71,6 +71,14 @@ class _Start:
 
 
 @dataclass(frozen=True, slots=True)
+class _Page:
+    """Some rows, and the place behind them, if there can be more."""
+
+    rows: list[Row]
+    behind: Place | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Body:
     """A body that is to be given: what record it is of, where it lies, and what it has to be."""
 
@@ -110,7 +118,7 @@ class Export:
             StoreFault: a body could not be read, or is not what was stored.
 
         """
-        self._start = await self._ask(self._begin)
+        self._start, self._ahead = await self._ask(self._begin)
         self.manifest = self._new_manifest()
         yield self._out.begin()
         self._conversation_left = self._asked.conversation_bytes
@@ -128,7 +136,8 @@ class Export:
             yield self._out.file(body.file)
             async for data in self._read(body):
                 yield self._out.piece(data)
-        await self._ask(self._check)
+        if files:
+            await self._ask(self._check)
         yield self._out.end()
 
     async def _ask(self, unit: Unit[T]) -> T:
@@ -138,7 +147,8 @@ class Export:
             self._system.read_keys_again()
             return await self._system.authority.read(unit)
 
-    def _begin(self, tx: Tx) -> _Start:
+    def _begin(self, tx: Tx) -> tuple[_Start, dict[Statement, _Page]]:
+        """Where it begins, and the first page of everything: most people's data are not more than that, in one hop."""
         as_of = seq_of(tx, self._asked.scope.org)
         self._refuse_erased(tx, as_of)
         hidden = 0
@@ -147,7 +157,17 @@ class Export:
                 tx.rows(statements.count_hidden(kind, self._selector), **self._values)[0][0]
                 for kind in self._selector.reached
             )
-        return _Start(store_id(tx), as_of, dict(tx.rows(statements.LAST_RIDS)), hidden)
+        start = _Start(store_id(tx), as_of, dict(tx.rows(statements.LAST_RIDS)), hidden)
+        ahead: dict[Statement, _Page] = {}
+        for kind in self._selector.reached:
+            last = start.last[kind.name]
+            for made_by in (statements.page, *((statements.bodies,) if kind.body_in else ())):
+                statement = self._statement(made_by, kind)
+                ahead[statement] = self._behind(tx, kind, statement, _BEFORE_ALL, _FIRST_ROWS, until=last)
+            if ahead[self._statement(statements.page, kind)].rows:
+                edges = statements.derived(kind, self._selector)
+                ahead[edges] = self._edges(tx, kind, _BEFORE_ALL, last)
+        return start, ahead
 
     def _check(self, tx: Tx) -> None:
         """Whether what was read is still what is held (law 4)."""
@@ -217,39 +237,39 @@ class Export:
         self, statement: Statement, kind: Collection, encode: Callable[[Row], bytes]
     ) -> AsyncIterator[list[bytes]]:
         """The rows of a statement as lines, a page at a time. Pages of long rows are short ones."""
-        place: Place | None = _BEFORE_ALL
-        size = _FIRST_ROWS
+        size, until = _FIRST_ROWS, self._start.last[kind.name]
 
-        def unit(tx: Tx, at: Place, size: int) -> tuple[list[bytes], Place | None]:
+        def unit(tx: Tx, at: Place, size: int) -> _Page:
             self._check(tx)
-            rows, behind = self._behind(tx, kind, statement, at, size)
-            return [encode(row) for row in rows], behind
+            return self._behind(tx, kind, statement, at, size, until=until)
 
-        while place is not None:
-            lines, place = await self._ask(partial(unit, at=place, size=size))
+        first = self._ahead.get(statement)
+        page = first if first is not None else await self._ask(partial(unit, at=_BEFORE_ALL, size=size))
+        while True:
+            lines = [encode(row) for row in page.rows]
             yield lines
+            if page.behind is None:
+                return
             size = min(2 * size, PAGE_ROWS) if sum(map(len, lines)) < _PAGE_BYTES else max(size // 2, 1)
+            page = await self._ask(partial(unit, at=page.behind, size=size))
 
-    def _behind(
-        self, tx: Tx, kind: Collection, statement: Statement, place: Place, size: int
-    ) -> tuple[list[Row], Place | None]:
-        """The rows behind a place, as many as a page takes or more, and the place behind them, if there can be more."""
+    def _behind(self, tx: Tx, kind: Collection, statement: Statement, place: Place, size: int, *, until: int) -> _Page:
+        """The rows behind a place, as many as a page takes or more."""
         rows: list[Row] = []
         seq, rid = place
-        until = self._start.last[kind.name]
         while True:
             found = tx.rows(statement, seq=seq, rid=rid, until=until, size=size, **self._values)
             rows += found
             if found:
                 rid = found[-1][1]
             if len(found) >= size:
-                return rows, (seq, rid)
+                return _Page(rows, (seq, rid))
             later = self._next_seq(tx, kind, seq)
             if later is None:
-                return rows, None
+                return _Page(rows, None)
             seq, rid = later, 0
             if len(rows) >= size:
-                return rows, (seq, rid)
+                return _Page(rows, (seq, rid))
 
     def _next_seq(self, tx: Tx, kind: Collection, seq: int) -> int | None:
         if not statements.by_seq(self._selector):
@@ -335,28 +355,28 @@ class Export:
     async def _derived(self) -> AsyncIterator[list[bytes]]:
         """What was made from these outside of the scope. Most have no such edge, and the store passes over them."""
         for kind in self._selector.reached:
-            place: Place | None = _BEFORE_ALL
-            while place is not None:
-                lines, place = await self._ask(partial(self._edges, kind=kind, place=place))
-                yield lines
+            until, page = self._start.last[kind.name], self._ahead.get(statements.derived(kind, self._selector))
+            while page is not None:  # where the first page found no record there is none
+                yield [_derived_line(kind, row) for row in page.rows]
+                if page.behind is None:
+                    break
+                page = await self._ask(partial(self._edges, kind=kind, place=page.behind, until=until))
 
-    def _edges(self, tx: Tx, kind: Collection, place: Place) -> tuple[list[bytes], Place | None]:
-        self._check(tx)
+    def _edges(self, tx: Tx, kind: Collection, place: Place, until: int) -> _Page:
         seq, rid = place
-        until, lines = self._start.last[kind.name], list[bytes]()
+        rows: list[Row] = []
         for _ in range(_WINDOWS):
             values = {"seq": seq, "rid": rid} | self._values
             ((end,),) = tx.rows(statements.window_end(kind, self._selector), until=until, size=PAGE_ROWS, **values)
             if end is not None:
-                found = tx.rows(statements.derived(kind, self._selector), until=end, **values)
-                lines += [_derived_line(kind, row) for row in found]
+                rows += tx.rows(statements.derived(kind, self._selector), until=end, **values)
                 rid = end
                 continue
             later = self._next_seq(tx, kind, seq)
             if later is None:
-                return lines, None
+                return _Page(rows, None)
             seq, rid = later, 0
-        return lines, (seq, rid)
+        return _Page(rows, (seq, rid))
 
     async def _vectors(self) -> AsyncIterator[list[bytes]]:
         for kind in self._selector.reached:
