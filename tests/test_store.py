@@ -212,7 +212,7 @@ PLANNED: list[Statement] = [
     *(saga.count_revived(kind) for kind in RECORDS if kind.versioned_by),
     *(memory_statements.newest_versions(kind) for kind in RECORDS if kind.versioned_by),
     *(memory_statements.fetch(kind) for kind in RECORDS),
-    saga.DERIVED_OF, saga.DETACHED, saga.CUT_FROM_DERIVED, saga.CUT_FROM_SOURCE, saga.PAGE_OF_MARKS, saga.DROP_MARKS, saga.MARKS_LEFT,
+    saga.MARKS_NAMED, saga.RESTORABLE_FROM, saga.DERIVED_OF, saga.DETACHED, saga.CUT_FROM_DERIVED, saga.CUT_FROM_SOURCE, saga.PAGE_OF_MARKS, saga.DROP_MARKS, saga.MARKS_LEFT,
     saga.COUNT_MARKS, saga.SETTLE_BY_EDGE, memory_statements.MARKED, memory_statements.LOCATE, memory_statements.EDGES_OF,
     *_DERIVED.values(), _SOME_DERIVED, _EDGES,
     *(_identity_statement((part,), dated=dated, live=live, one=one) for part in PARTS for dated in (False, True) for live in (False, True) for one in (False, True)),
@@ -227,7 +227,15 @@ async def test_work_is_bound_by_the_subject(in_memory: Expunge, statement: State
     plan = Statement("test.plan", "EXPLAIN QUERY PLAN " + statement.text)
     rows = await in_memory.system.authority.run(lambda tx: tx.rows(plan, **values))
     steps = [row[3] for row in rows]
-    allowed = ("SCAN CONSTANT ROW", "SCAN (subquery", "SCAN j", "SCAN t VIRTUAL", "SCAN json_each", "SCAN h USING")
+    allowed = (
+        "SCAN CONSTANT ROW",
+        "SCAN (subquery",
+        "SCAN j",
+        "SCAN t VIRTUAL",
+        "SCAN json_each",
+        "SCAN h USING",
+        "SCAN grouped",
+    )
     scans = [step for step in steps if step.startswith("SCAN") and not step.startswith(allowed)]
     by_org_alone = [step for step in steps if step.endswith("(org=?)") and " h " not in step]
     assert not scans + by_org_alone, steps
