@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from expunge.errors import SettingsError
 from expunge.model.ids import check_id, shown
@@ -96,6 +96,14 @@ class Settings(BaseModel):
     reclaim_wait_s: float = Field(
         5.0, ge=0, le=3600, description="Seconds to wait for readers that keep erased pages in the WAL."
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_truth_value(cls, value: object, info: ValidationInfo) -> object:
+        """``true`` for a number would be taken for 1, which is a limit that nobody has asked for."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation in (int, float):
+            raise ValueError("a truth value is not a number")
+        return value
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **given: Any) -> Self:

@@ -139,16 +139,16 @@ class _Restoring:
             InputError: a key names none.
 
         """
-        named: set[Name] = set()
-        for key in dict.fromkeys(keys):
-            found = {(name, record_id) for name, record_id in self._tx.rows(MARKS_NAMED, key=key, **self._values)}
-            if not found:
-                raise InputError(
-                    f"erasure {self._request.id} hides nothing under {shown(key)}",
-                    hint="name the id of a record, the key of a memory or the name of a block; or no key, for all",
-                )
-            named |= found
-        return named
+        found: dict[str, set[Name]] = defaultdict(set)
+        listed = json.dumps(list(dict.fromkeys(keys)), ensure_ascii=False)
+        for key, *name in self._tx.rows(MARKS_NAMED, keys=listed, **self._values):
+            found[key].add((name[0], name[1]))
+        if unknown := next((key for key in keys if key not in found), None):
+            raise InputError(
+                f"erasure {self._request.id} hides nothing under {shown(unknown)}",
+                hint="name the id of a record, the key of a memory or the name of a block; or no key, for all",
+            )
+        return set().union(*found.values())
 
     def _give_up(self, request: int, marks: Sequence[Mark], all_marks: Mapping[Name, Mark]) -> list[Mark]:
         """Let a request hide these records no more, nor what it hides for them; those that are served again by it.

@@ -345,17 +345,22 @@ UNFOUNDED = Statement(
 """What was marked as having lost its last source and has one again, since a restore or a refusal gave it back."""
 DERIVED_OF = Statement(
     "lineage.derived_of",
-    f"""SELECT l.derived_collection, l.derived, min(m.position) FROM json_each(:ids) j
-    CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
-    CROSS JOIN marks m ON m.request = :request AND m.collection = l.source_collection AND m.id = l.source
-    WHERE NOT EXISTS (SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = l.derived_collection
-                      AND d.id = l.derived)
-      AND (l.rule <> 'detach' OR NOT EXISTS (
+    f"""SELECT grouped.collection, grouped.id, grouped.position FROM (
+        SELECT l.derived_collection AS collection, l.derived AS id, min(m.position) AS position,
+               max(l.rule <> 'detach') AS outright
+        FROM json_each(:ids) j CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
+        CROSS JOIN marks m ON m.request = :request AND m.collection = l.source_collection AND m.id = l.source
+        GROUP BY 1, 2) grouped
+    WHERE NOT EXISTS (SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = grouped.collection
+                      AND d.id = grouped.id)
+      AND (grouped.outright OR NOT EXISTS (
           SELECT 1 FROM lineage o
-          WHERE o.org = :org AND o.derived = l.derived AND NOT {_marked("o.source")}))
-    GROUP BY l.derived_collection, l.derived""",
+          WHERE o.org = :org AND o.derived = grouped.id AND NOT {_marked("o.source")}))""",
 )
-"""What goes because a marked source of ``:ids`` goes: ``retire`` with any, ``detach`` with the last (law 6)."""
+"""What goes because a marked source of ``:ids`` goes: ``retire`` with any, ``detach`` with the last (law 6).
+
+Each is looked at once, however many of its sources go: all of its edges for each of them would be their square.
+"""
 DETACHED = Statement(
     "lineage.detached",
     f"""SELECT position, count(*) FROM (
@@ -409,27 +414,34 @@ CUT_FROM_DERIVED, CUT_FROM_SOURCE = _cut_from("derived"), _cut_from("source")
 DIRECT_MARKS = Statement("marks.direct", "SELECT collection, id FROM marks WHERE request = :request AND direct = 1")
 _KINDS = ", ".join(f"'{kind.name}'" for kind in RECORDS)
 _NAMED_BY = " UNION ALL ".join(
-    f"""SELECT m.collection, m.id FROM marks m CROSS JOIN {kind.name} r ON r.rid = m.rid
-    WHERE m.request = :request AND m.collection = '{kind.name}' AND r.{kind.versioned_by} = :key AND r.org = :org"""
+    f"""SELECT r.{kind.versioned_by}, m.collection, m.id FROM marks m CROSS JOIN {kind.name} r ON r.rid = m.rid
+    WHERE m.request = :request AND m.collection = '{kind.name}' AND r.org = :org
+    AND r.{kind.versioned_by} IN (SELECT value FROM json_each(:keys))"""
     for kind in RECORDS
     if kind.versioned_by
 )
 MARKS_NAMED = Statement(
     "marks.named",
-    f"""SELECT collection, id FROM marks WHERE request = :request AND collection IN ({_KINDS}) AND id = :key
+    f"""SELECT m.id, m.collection, m.id FROM json_each(:keys) j
+    CROSS JOIN marks m ON m.request = :request AND m.collection IN ({_KINDS}) AND m.id = j.value
     UNION ALL {_NAMED_BY}""",
 )
-"""Rows ``(collection, id)`` of the marks that a key names: an id, the key of a memory, the name of a block."""
+"""Rows ``(key, collection, id)`` of the marks that ``:keys`` name: an id, the key of a memory, the name of a block.
+
+One pass for all keys: each for itself would walk through the marks as often as there are keys.
+"""
 RESTORABLE_FROM = Statement(
     "lineage.restorable_from",
-    f"""SELECT m.collection, m.id FROM json_each(:ids) j
-    CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
-    CROSS JOIN marks m ON m.request = :request AND m.collection = l.derived_collection AND m.id = l.derived
-    WHERE m.direct = 0 AND ((l.rule = 'detach' AND NOT {_marked("l.source")}) OR NOT EXISTS (
+    f"""SELECT m.collection, m.id FROM (
+        SELECT l.derived_collection AS collection, l.derived AS id,
+               max(l.rule = 'detach' AND NOT {_marked("l.source")}) AS founded
+        FROM json_each(:ids) j CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
+        GROUP BY 1, 2) grouped
+    CROSS JOIN marks m ON m.request = :request AND m.collection = grouped.collection AND m.id = grouped.id
+    WHERE m.direct = 0 AND (grouped.founded OR NOT EXISTS (
         SELECT 1 FROM lineage o CROSS JOIN marks g
         ON g.request = :request AND g.collection = o.source_collection AND g.id = o.source
-        WHERE o.org = :org AND o.derived = l.derived))
-    GROUP BY m.collection, m.id""",
+        WHERE o.org = :org AND o.derived = grouped.id))""",
 )
 """What a request has no reason to hide any more, now that it does not hide ``:ids``: it hides no source of it.
 
