@@ -26,7 +26,7 @@ WALKS = {
 }
 """Statements that need no index, and why."""
 NEEDLESS = (
-    "SCAN CONSTANT ROW", "SCAN (subquery", "SCAN j", "SCAN t VIRTUAL", "SCAN json_each", "SCAN h USING", "SCAN c",
+    "SCAN CONSTANT ROW", "SCAN (subquery", "SCAN j", "SCAN t VIRTUAL", "SCAN json_each", "SCAN h USING", "SCAN c", "SCAN grouped",
     "SCAN search VIRTUAL TABLE INDEX 0:=", "SCAN search VIRTUAL TABLE INDEX 32:rM",
     "SCAN search VIRTUAL TABLE INDEX 0:M",
 )  # fmt: skip
