@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import zipfile
@@ -15,9 +16,10 @@ from expunge import Expunge, Settings
 from expunge.erasure import open_erasure
 from expunge.errors import ErasureInProgress, InputError, InvalidExport, InvalidRecords, KeyMissing
 from expunge.model.instant import ManualClock
+from expunge.subject.export import ExportFile
 from tests.shell import Shell
 from tests.subject.kit import FORMS, counts, exported, fill, person, without_origin
-from tests.support import dump, episode, fact, ids, memory, purge_order
+from tests.support import document, dump, episode, fact, ids, memory, purge_order
 
 
 @pytest.fixture
@@ -283,6 +285,24 @@ async def test_a_damaged_zip_is_refused_whole(expunge: Expunge, other: Expunge, 
             await other.import_export(bad)
     assert not ids(await dump(other))
     assert not [path for path in (tmp_path / "other").rglob("*/*") if path.is_file() and path.stat().st_size > 1000]
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_no_byte_can_be_changed_unseen(in_memory: Expunge, form: str) -> None:
+    """Bad input: whichever byte of an export is another, it is refused, or says the same (in a zip's own names)."""
+    await in_memory.put([episode("e", "ann"), fact("f", "ann", sources=["e"]), document("d", "title", "ann")])
+    data, _ = await exported(in_memory, "ann", format=form)
+    whole = read_again(data)
+    for at, byte in enumerate(data):
+        for other in {byte ^ 1, 0x22, 0x0A} - {byte}:
+            with contextlib.suppress(InvalidExport):
+                assert read_again(data[:at] + bytes([other]) + data[at + 1 :]) == whole, at
+
+
+def read_again(data: bytes) -> tuple[list[dict[str, Any]], dict[str, bytes | None]]:
+    """The records and the bodies of an export."""
+    file = ExportFile.read(data)
+    return [line.record for line in file.lines], {record_id: file.body_of(record_id) for record_id in file.bodies}
 
 
 async def test_an_export_of_another_org_asks_for_that_org(expunge: Expunge, other: Expunge) -> None:

@@ -6,7 +6,6 @@ A section's hash is over its lines as they were written, so a file that was form
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import io
 import json
@@ -26,6 +25,8 @@ _ZIP = b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"
 _VERSION = re.compile(rb'\{"format":"%b","version":(\d{1,9})[,}]' % FORMAT.encode())
 _SECTION = re.compile(rb'"([a-z_]{1,40})":\[')
+_BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError)
+"""What comes out of a zip, or of base64, that was damaged somewhere."""
 _MOST_BYTES = 4 << 30
 """A zip that would unpack into more than this is not read: no export of ours that fits into memory is larger."""
 
@@ -81,7 +82,7 @@ class ExportFile:
             document = archive.read(info)
         except KeyError:
             raise InvalidExport(f"the zip holds no {JSON_NAME}, so it is not an export") from None
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as fault:
+        except _BROKEN_ZIP as fault:
             raise InvalidExport(f"the zip cannot be read ({type(fault).__name__})") from None
         found = _Reader(document).read()
         found.archive = archive
@@ -110,7 +111,7 @@ class ExportFile:
         try:
             encoded = body.base64
             data = self._member(body) if encoded is None else base64.b64decode(encoded, validate=True)
-        except (binascii.Error, KeyError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError):
+        except (KeyError, *_BROKEN_ZIP):
             raise InvalidExport(f"the body of {shown(record_id)} cannot be read") from None
         if hashlib.sha256(data).hexdigest() != body.sha256:
             raise InvalidExport(f"the body of {shown(record_id)} was edited")
