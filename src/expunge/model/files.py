@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,7 @@ def new_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
             with path.open("wb") as file:
                 yield file
             return
-        temporary = path.with_name(f".{os.getpid()}.new")
+        temporary = path.with_name(f".{secrets.token_hex(4)}.new")
         with open(temporary, "xb", opener=lambda name, how: os.open(name, how, mode)) as file:
             yield file
             file.flush()
