@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -94,6 +95,20 @@ async def test_each_way_to_tamper_is_named_at_its_entry(chained: Settings, what:
         assert verdict.entries == (n - 1 if n and what not in {"the head forgotten", "the length less"} else 6)
         if what != "another org's chain":
             assert (await verified(expunge, org="other")).ok
+
+
+@pytest.mark.parametrize("n", [0, -7, -(2**63) + 1])
+async def test_an_entry_before_the_first_is_a_fault_and_is_not_listed(chained: Settings, n: int) -> None:
+    """Deliver: what is slipped in under a number that no entry has is named by `verify`, and nobody is told of it."""
+    forged = f"INSERT INTO audit SELECT org, {n}, key_id, body, mac FROM audit WHERE org = 'default' AND n = 1"
+    with pytest.raises(subprocess.CalledProcessError):
+        tamper(chained.db, forged)
+    tamper(chained.db, "PRAGMA ignore_check_constraints = ON", forged)
+    async with Expunge(settings=chained, clock=ManualClock()) as expunge:
+        verdict = await verified(expunge)
+        assert verdict.fault is not None
+        assert (verdict.ok, verdict.fault.kind, verdict.fault.n) == (False, "broken", n)
+        assert min(entry.n for entry in await listed(expunge)) == 1
 
 
 async def test_a_cut_end_shows_against_a_remembered_head(chained: Settings) -> None:

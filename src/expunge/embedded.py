@@ -25,7 +25,7 @@ from expunge.operations.transfer import ExportOutput, ImportOutput
 from expunge.search import Embedder
 from expunge.settings import Settings
 from expunge.stores import BodyStore
-from expunge.subject.export import MemoryExport, whole
+from expunge.subject.export import FORMATS, MemoryExport, whole
 from expunge.system import System, open_system
 
 _SCOPE = frozenset(
@@ -175,8 +175,9 @@ class Expunge:
     async def export_to(self, file: Path | str, user_id: str, *, admin: bool = False, **options: Any) -> dict[str, Any]:
         """Write all that is held on a user into a file, whole or not at all; the manifest of it.
 
-        ``options`` are those of ``subject.export`` (``format``, ``namespace``, ``vectors``), or with ``admin`` those
-        of ``erasure.export``. The file is readable by its owner alone.
+        The form is what the name ends in (``.json``, ``.jsonl``, ``.zip``), else ``json``. ``options`` are those of
+        ``subject.export`` (``format``, ``namespace``, ``vectors``), or with ``admin`` those of ``erasure.export``. The
+        file is readable by its owner alone.
 
         Raises:
             ErasureInProgress, ErasedSince: an erasure that touches it runs, or ran meanwhile.
@@ -184,7 +185,9 @@ class Expunge:
 
         """
         name = "erasure.export" if admin else "subject.export"
-        answer: ExportOutput = await self._perform(name, {"user_id": user_id} | options)
+        form = Path(file).suffix[1:]
+        values = {"user_id": user_id, "format": form if form in FORMATS else "json"} | options
+        answer: ExportOutput = await self._perform(name, values)
         with new_file(Path(file), 0o600) as written:
             async for piece in answer.pieces():
                 written.write(piece)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import io
@@ -259,6 +260,10 @@ async def test_a_file_is_there_whole_or_not_at_all(expunge: Expunge, tmp_path: P
     assert (folder / "ann.json").read_bytes() == before
     with pytest.raises(InputError, match="cannot be written"):
         await expunge.export_to(tmp_path / "nowhere" / "ann.json", "ann")
+    await expunge.put([episode("c", "cora")])
+    await asyncio.gather(*(expunge.export_to(folder / f"{n}.jsonl", "cora") for n in range(4)))
+    assert sorted(path.name for path in folder.iterdir()) == ["0.jsonl", "1.jsonl", "2.jsonl", "3.jsonl", "ann.json"]
+    assert all(b'"manifest"' in (folder / f"{n}.jsonl").read_bytes().splitlines()[-1] for n in range(4))
 
 
 async def test_hostile_ids_are_exported_apart_and_name_no_file(expunge: Expunge, tmp_path: Path) -> None:

@@ -82,6 +82,23 @@ async def test_versions_keep_their_numbers(expunge: Expunge, other: Expunge) -> 
     assert b'"version":5,' not in again[0]
 
 
+async def test_a_version_that_was_hidden_and_restored_stays_the_older_one(expunge: Expunge, other: Expunge) -> None:
+    """Import: a restored version stands behind a newer one in the file; it keeps its number, and the value is the same."""
+    await expunge.put([episode("e", "bob"), memory("m1", "k", "ann", value="old", sources=["e"])])
+    await expunge.put([memory("m2", "k", "ann", value="new")])  # at the same time
+    hidden = await expunge.erase("bob", purge=False)
+    await expunge.restore(hidden.request_id)
+    await expunge.put([memory("m3", "k2", "ann")])
+    data, _ = await exported(expunge, "ann")
+    assert data.index(b'"m1"') > data.index(b'"m2"')
+    await other.import_export(data)
+    for store in (expunge, other):
+        found = await store.call("memory.get", key="k", user_id="ann")
+        assert found.value == "new"
+    history = await other.call("memory.history", key="k", user_id="ann")
+    assert [(version.version, version.value) for version in history.versions] == [(2, "new"), (1, "old")]
+
+
 async def test_what_was_erased_since_does_not_come_back(expunge: Expunge, tmp_path: Path) -> None:
     """Law 4: an export that is older than an erasure brings the rest back, and counts what it refuses."""
     await fill(expunge, tmp_path)

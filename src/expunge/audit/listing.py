@@ -13,7 +13,7 @@ from expunge.model.instant import Instant
 
 _LIST = Statement(
     "audit.list",
-    """SELECT n, key_id, body FROM audit WHERE org = :org AND n < :below
+    """SELECT n, key_id, body FROM audit WHERE org = :org AND n < :below AND n >= 1
     AND (:actors IS NULL OR json_extract(body, '$.actor') IN (SELECT value FROM json_each(:actors)))
     AND (:users IS NULL OR EXISTS (
         SELECT 1 FROM json_each(:users) u WHERE instr(body, u.value) AND EXISTS (

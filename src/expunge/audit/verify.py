@@ -28,6 +28,9 @@ UNKNOWN_KEY = "unknown key"
 REWRITTEN = "rewritten"
 MISNAMED = "misnamed"
 
+_BELOW_ALL = -(1 << 63)
+"""Before any number that a row can have: one that no entry has is a fault, too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -81,6 +84,8 @@ def _walk(tx: Tx, keys: KeyRing, org: str, remembered: Head | None) -> tuple[int
     last, previous = 0, START
     for page in _pages(tx, org):
         for n, key_id, body, mac in page:
+            if n < 1:
+                return last, previous, Fault(BROKEN, n, "entries are numbered from 1")
             secret = secrets.get(key_id)
             if n != last + 1 or secret is None or link(secret, (chain, n, key_id), previous, body) != mac:
                 return last, previous, _Search(tx, org, secrets).what_is_wrong(last + 1, previous)
@@ -91,7 +96,7 @@ def _walk(tx: Tx, keys: KeyRing, org: str, remembered: Head | None) -> tuple[int
 
 
 def _pages(tx: Tx, org: str) -> Iterator[list[Row]]:
-    after = 0
+    after = _BELOW_ALL
     while page := tx.rows(_PAGE, org=org, after=after, size=_PAGE_ROWS):
         yield page
         after = page[-1][0]

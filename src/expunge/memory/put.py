@@ -234,7 +234,7 @@ class _Put:
 
     def _write(self) -> None:
         rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        versions = self._newest_versions()
+        versions = self._numbered_versions()
         for record in self._batch.records.values():
             kind, stored = record.collection, record.identity.stored()
             row = record.values.copy()
@@ -243,9 +243,7 @@ class _Put:
             if kind.body_in:
                 row[kind.body_in] = self._body_of(record)
             if kind.versioned_by:
-                key = (kind.name, stored, row[kind.versioned_by])
-                version = max(versions.get(key, 0) + 1, record.version or 0)
-                row["version"] = versions[key] = self._outcome.versions[record.id] = version
+                row["version"] = self._outcome.versions[record.id] = versions[record.key]
             rows[kind.name].append(row)
             self._outcome.by_org[record.org] += 1
         self._outcome.loaded.update({name: len(here) for name, here in rows.items()})
@@ -308,6 +306,23 @@ class _Put:
                         "rule": record.rule or record.collection.rule or Rule.RETIRE,
                         "seq": self._as_of.get(record.org, 0),
                     }
+
+    def _numbered_versions(self) -> dict[tuple[str, str], int]:
+        """The version that each record is: the next of its key, in the order in which they came.
+
+        One that an export numbers keeps its number where the store has no higher one of the key, whatever came first;
+        the others follow in the order of their numbers.
+        """
+        newest, numbers = self._newest_versions(), dict[tuple[str, str], int]()
+        by_key: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
+        for record in self._batch.records.values():
+            if column := record.collection.versioned_by:
+                by_key[record.collection.name, record.identity.stored(), record.values[column]].append(record)
+        for key, records in by_key.items():
+            last = newest.get(key, 0)
+            for record in sorted(records, key=lambda record: record.version or 0):
+                last = numbers[record.key] = max(last + 1, record.version or 0)
+        return numbers
 
     def _newest_versions(self) -> dict[tuple[Any, ...], int]:
         """The highest version of each key that is written, by collection, identity and key."""

@@ -52,7 +52,7 @@ ALTER TABLE audit RENAME TO audit_unchained;
 -- of any of it beside the body. Led by nothing else, an entry is found by its number.
 CREATE TABLE audit (
     org    TEXT NOT NULL,
-    n      INTEGER NOT NULL,
+    n      INTEGER NOT NULL CHECK (n >= 1),
     key_id TEXT NOT NULL,
     body   TEXT NOT NULL,
     mac    BLOB NOT NULL,
