@@ -23,7 +23,9 @@ from expunge.stores.folder import FolderStore
 from expunge.stores.memory import MemoryStore
 
 _KEYS_NAMED = Statement("keys.named", "SELECT id, check_value FROM keys")
-_NAME_KEY = Statement("keys.name", "INSERT OR IGNORE INTO keys (id, check_value) VALUES (:id, :check_value)")
+_NAME_KEY = Statement(
+    "keys.name", "INSERT INTO keys (id, check_value) VALUES (:id, :check_value) ON CONFLICT DO NOTHING"
+)
 
 
 class KeysRotated(Exception):

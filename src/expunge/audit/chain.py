@@ -32,9 +32,7 @@ _BEFORE = Statement(
     FROM orgs WHERE org = :org""",
 )
 """What the next entry is chained to, and whether its actor is filed: one statement costs less than two."""
-_LATEST = Statement(
-    "audit.latest", "SELECT json_extract(body, '$.at') FROM audit WHERE org = :org ORDER BY n DESC LIMIT 1"
-)
+_LATEST = Statement("audit.latest", "SELECT number_in(body, 'at') FROM audit WHERE org = :org ORDER BY n DESC LIMIT 1")
 
 
 @dataclass(frozen=True, slots=True)

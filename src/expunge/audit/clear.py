@@ -25,13 +25,13 @@ _FILE = Statement(
 )
 _NAMES_OF = Statement(
     "audit_clear.names_of",
-    """SELECT c.pseudonym, c.name FROM json_each(:pseudonyms) j CROSS JOIN audit_clear c
+    """SELECT c.pseudonym, c.name FROM each_text(:pseudonyms) j CROSS JOIN audit_clear c
     WHERE c.pseudonym = j.value AND c.org = :org""",
 )
 _NAMES_IN = Statement("audit_clear.names_in", "SELECT DISTINCT name FROM audit_clear WHERE org = :org")
 _REMOVE = Statement(
     "audit_clear.remove",
-    "DELETE FROM audit_clear WHERE name IN (SELECT value FROM json_each(:names)) AND org = :org",
+    "DELETE FROM audit_clear WHERE name IN (SELECT value FROM each_text(:names)) AND org = :org",
 )
 _REMOVE_ALL = Statement("audit_clear.remove_all", "DELETE FROM audit_clear WHERE org = :org")
 

@@ -14,13 +14,13 @@ from expunge.model.instant import Instant
 _LIST = Statement(
     "audit.list",
     """SELECT n, key_id, body FROM audit WHERE org = :org AND n < :below AND n >= 1
-    AND (:actors IS NULL OR json_extract(body, '$.actor') IN (SELECT value FROM json_each(:actors)))
+    AND (:actors IS NULL OR text_in(body, 'actor') IN (SELECT value FROM each_text(:actors)))
     AND (:users IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(:users) u WHERE instr(body, u.value) AND EXISTS (
-            SELECT 1 FROM json_each(body, '$.subjects') s WHERE json_extract(s.value, '$.user_id') = u.value)))
-    AND (:request_id IS NULL OR json_extract(body, '$.request_id') = :request_id)
-    AND (:since IS NULL OR json_extract(body, '$.at') >= :since)
-    AND (:until IS NULL OR json_extract(body, '$.at') < :until)
+        SELECT 1 FROM each_text(:users) u WHERE instr(body, u.value) > 0 AND EXISTS (
+            SELECT 1 FROM each_object(text_in(body, 'subjects')) s WHERE text_in(s.value, 'user_id') = u.value)))
+    AND (:request_id IS NULL OR text_in(body, 'request_id') = :request_id)
+    AND (:since IS NULL OR number_in(body, 'at') >= :since)
+    AND (:until IS NULL OR number_in(body, 'at') < :until)
     ORDER BY n DESC LIMIT :size""",
 )
 """A walk from the newest entry on: nothing stands beside the bodies that could say something else than they do."""

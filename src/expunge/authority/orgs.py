@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from expunge.authority.port import Statement, Tx
 
-_ENSURE = Statement("orgs.ensure", "INSERT OR IGNORE INTO orgs (org) VALUES (:org)")
+_ENSURE = Statement("orgs.ensure", "INSERT INTO orgs (org) VALUES (:org) ON CONFLICT DO NOTHING")
 _NEXT_SEQ = Statement("orgs.next_seq", "UPDATE orgs SET seq = seq + 1 WHERE org = :org RETURNING seq")
 _SEQS = Statement("orgs.seqs", "SELECT org, seq FROM orgs WHERE seq > 0")
 _SEQ = Statement("orgs.seq", "SELECT seq FROM orgs WHERE org = :org")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,6 +34,7 @@ from expunge.model.instant import Instant
 from expunge.model.scope import Target
 
 _LIVE = " AND c.marked = 0"
+_PART = re.compile(r"c\.\w+")
 _DERIVED = {live: Statement("census.derived", DERIVED.format(live=_LIVE if live else "")) for live in (False, True)}
 _SOME_DERIVED = Statement("census.some_derived", SOME_DERIVED)
 _EDGES = Statement("census.edges", EDGES)
@@ -156,7 +158,7 @@ def _identity(parts: tuple[str, ...], target: str) -> str:
     texts = (IDENTITY[part].format(target=target) for part in parts if part != "user_id")
     if "user_id" not in parts:
         return "".join(texts)
-    return IDENTITY["user_id"].format(target=target) + "".join(texts).replace("AND c.", "AND +c.")
+    return IDENTITY["user_id"].format(target=target) + _PART.sub(r"unindexed(\g<0>)", "".join(texts))
 
 
 @lru_cache

@@ -66,12 +66,12 @@ _ORPHAN = """
     AND NOT EXISTS (SELECT 1 FROM chunks r WHERE {number} % 8 = 4 AND r.rid = {number} / 8)
 """
 SEARCH = f"""
-    SELECT t.key, 'search', count(*) FROM json_each(:owned) t CROSS JOIN search c
+    SELECT t.key, 'search', count(*) FROM each_text(:owned) t CROSS JOIN search c
     WHERE c.search MATCH t.value{_ORPHAN.format(number="c.rowid")} GROUP BY t.key
 """
 """Entries of the search index that outlived their record, found by the hash of whose they are."""
 VECTORS = f"""
-    SELECT t.key, 'vectors', count(*) FROM json_each(:targets) t CROSS JOIN vectors c
+    SELECT t.key, 'vectors', count(*) FROM each_object(:targets) t CROSS JOIN vectors c
     WHERE c.org = :org{{identity}}{_ORPHAN.format(number="c.record")} GROUP BY t.key
 """
 """Vectors that outlived their record."""
@@ -87,14 +87,14 @@ MARKED_ENTRIES = f"""
 """The same of what was derived: its entry belongs to whom it belongs to, and maybe to nobody."""
 
 NAMES = """
-    SELECT t.key, 'audit_clear', count(*) FROM json_each(:targets) t CROSS JOIN audit_clear c
-    WHERE c.name = json_extract(t.value, '$.user_id') AND c.org = :org AND c.seq < :seq GROUP BY t.key
+    SELECT t.key, 'audit_clear', count(*) FROM each_object(:targets) t CROSS JOIN audit_clear c
+    WHERE c.name = text_in(t.value, 'user_id') AND c.org = :org AND c.seq < :seq GROUP BY t.key
 """
 """The names of erased users beside the audit: as who acted or who had asked."""
 NAMES_OF_ORG = "SELECT 0, 'audit_clear', count(*) FROM audit_clear c WHERE c.org = :org AND c.seq < :seq"
 """The same of a whole org."""
 
-ALL_BY_IDENTITY = "SELECT t.key, {counts} FROM json_each(:targets) t"
+ALL_BY_IDENTITY = "SELECT t.key, {counts} FROM each_object(:targets) t"
 """One row for each target: its number, and each count of ``BY_IDENTITY`` as a sub-select."""
 
 ONE_BY_IDENTITY = "SELECT 0, {counts}"
@@ -104,10 +104,10 @@ OUTLIVE_A_SESSION = ("facts", "blocks", "jobs")
 """What belongs to a session and stays when it goes, unless it was made from what goes: counted by its mark alone."""
 
 IDENTITY = {
-    "namespace": " AND c.namespace = json_extract({target}, '$.namespace') AND c.namespace <> '-'",
-    "agent": " AND c.agent = json_extract({target}, '$.agent') AND c.agent <> '-'",
-    "user_id": " AND c.user_id = json_extract({target}, '$.user_id')",
-    "session_id": " AND c.session_id = json_extract({target}, '$.session_id') AND c.session_id <> '-'",
+    "namespace": " AND c.namespace = text_in({target}, 'namespace') AND c.namespace <> '-'",
+    "agent": " AND c.agent = text_in({target}, 'agent') AND c.agent <> '-'",
+    "user_id": " AND c.user_id = text_in({target}, 'user_id')",
+    "session_id": " AND c.session_id = text_in({target}, 'session_id') AND c.session_id <> '-'",
 }
 
 DATED = {
@@ -205,11 +205,11 @@ LIVE_SUBJECTS = {
 
 NAMED_BODIES = {
     "attachments": """
-        SELECT c.ref FROM json_each(:refs) t CROSS JOIN attachments c
+        SELECT c.ref FROM each_text(:refs) t CROSS JOIN attachments c
         WHERE c.ref = t.value AND c.org = :org AND (c.marked = 0 OR c.seq >= :seq)
     """,
     "documents": """
-        SELECT c.ref FROM json_each(:refs) t CROSS JOIN documents c
+        SELECT c.ref FROM each_text(:refs) t CROSS JOIN documents c
         WHERE c.ref = t.value AND c.org = :org AND (c.marked = 0 OR c.seq >= :seq)
     """,
 }

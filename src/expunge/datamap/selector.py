@@ -43,15 +43,15 @@ class Selector:
 
     def joined(self, collection: Collection) -> str:
         """The FROM of a statement over the targets ``j`` and the records ``r`` of a collection, for ``where``."""
-        return f"{collection.name} r" if self.one else f"json_each(:targets) j CROSS JOIN {collection.name} r"
+        return f"{collection.name} r" if self.one else f"each_object(:targets) j CROSS JOIN {collection.name} r"
 
     def field(self, name: str) -> str:
         """A field of the target ``j``."""
-        return f"json_extract(:targets, '$[0].{name}')" if self.one else f"json_extract(j.value, '$.{name}')"
+        return f"first_text(:targets, '{name}')" if self.one else f"text_in(j.value, '{name}')"
 
     def _row(self, part: str) -> str:
         """A part of the record ``r``. A user is the narrowest, so no other index is offered beside theirs."""
-        return f"+r.{part}" if part != "user_id" and "user_id" in self.parts else f"r.{part}"
+        return f"unindexed(r.{part})" if part != "user_id" and "user_id" in self.parts else f"r.{part}"
 
     def where(self, collection: Collection) -> str:
         """The records ``r`` of a collection that the target ``j`` selects."""
@@ -70,11 +70,11 @@ class Selector:
             return self.where(collection)
         terms = ["r.org = :org"]
         terms += [
-            f"{self._row(part)} IN (SELECT json_extract(value, '$.{part}') FROM json_each(:targets)){_somebody(part)}"
+            f"{self._row(part)} IN (SELECT text_in(value, '{part}') FROM each_object(:targets)){_somebody(part)}"
             for part in self.parts
         ]
         if self.dated:
-            terms.append(f"r.{collection.time} < (SELECT json_extract(value, '$.before') FROM json_each(:targets))")
+            terms.append(f"r.{collection.time} < (SELECT number_in(value, 'before') FROM each_object(:targets))")
         return " AND ".join(terms)
 
 
@@ -108,5 +108,5 @@ def count_everywhere(selector: Selector) -> Statement:
         f"(SELECT count(*) FROM {collection.name} r WHERE {selector.where(collection)})"
         for collection in selector.reached
     )
-    targets = "" if selector.one else " FROM json_each(:targets) j"
+    targets = "" if selector.one else " FROM each_object(:targets) j"
     return Statement("records.count_everywhere", f"SELECT {selector.field('t')}, {counts}{targets}")

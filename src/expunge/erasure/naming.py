@@ -19,7 +19,7 @@ _DROP_REQUESTER = Statement("requests.drop_requester", "UPDATE requests SET requ
 _DROP_REQUESTERS = Statement(
     "requests.drop_requesters",
     """UPDATE requests SET requester = NULL
-    WHERE requester IN (SELECT value FROM json_each(:names)) AND org = :org""",
+    WHERE requester IN (SELECT value FROM each_text(:names)) AND org = :org""",
 )
 
 

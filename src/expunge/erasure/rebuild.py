@@ -44,7 +44,7 @@ _GOING = Statement(
     AND r.deriver IS NOT NULL AND r.state = 'live' AND r.org = :org
     AND EXISTS (SELECT 1 FROM lineage l WHERE l.derived = m.id AND l.org = :org AND l.rule = 'rebuild')
     AND EXISTS (SELECT 1 {_LEFT.replace(":id", "m.id")})
-    AND {is_current(MEMORIES).replace("n.marked = 0", "1")}""",
+    AND {is_current(MEMORIES).replace("n.marked = 0", "TRUE")}""",
 )
 _QUEUE = Statement(
     "jobs.queue_rebuild",
@@ -59,6 +59,6 @@ _QUEUE = Statement(
 )
 _READ = Statement(
     "lineage.of_rebuild",
-    f"""INSERT OR IGNORE INTO lineage (org, derived, source, derived_collection, source_collection, rule, seq)
-    SELECT l.org, :job, l.source, 'jobs', l.source_collection, 'detach', :seq {_LEFT}""",
+    f"""INSERT INTO lineage (org, derived, source, derived_collection, source_collection, rule, seq)
+    SELECT l.org, :job, l.source, 'jobs', l.source_collection, 'detach', :seq {_LEFT} ON CONFLICT DO NOTHING""",
 )

@@ -85,7 +85,7 @@ _CLEAR = Statement(
 _DUE = Statement(
     "requests.due",
     f"""SELECT {_COLUMNS} FROM requests WHERE restore_until <= :now AND (
-        (purge = 0 AND status = 'completed') OR (purge = 1 AND status = 'failed' AND :again)
+        (purge = 0 AND status = 'completed') OR (purge = 1 AND status = 'failed' AND :again = 1)
         OR (purge = 1 AND status = 'in_progress' AND updated_at <= :idle))
     ORDER BY urgency DESC, rid""",
 )
@@ -95,9 +95,6 @@ _EXPIRED = """requested_at <= :since AND purge = 1 AND scope IS NULL AND status 
     AND NOT EXISTS (SELECT 1 FROM marks m WHERE m.request = requests.rid)"""
 _EXPIRE = Statement("requests.expire", f"DELETE FROM requests WHERE {_EXPIRED}")
 _SOME_EXPIRED = Statement("requests.some_expired", f"SELECT EXISTS (SELECT 1 FROM requests WHERE {_EXPIRED})")
-_NEXT_RID = Statement(
-    "requests.next_rid", "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'requests'"
-)
 _INSERT = Statement(
     "requests.insert",
     f"INSERT INTO requests ({_COLUMNS}) VALUES ({', '.join(':' + name for name in _NAMES)})",
@@ -252,7 +249,7 @@ def in_store(counts: Mapping[str, int], store: str) -> dict[str, int]:
 
 def next_rid(tx: Tx) -> int:
     """The row number of a new request: what is hidden at once is marked, by this number, before the row is written."""
-    return int(tx.rows(_NEXT_RID)[0][0])
+    return tx.numbers("requests", 1)[0]
 
 
 def insert(tx: Tx, request: Request) -> None:

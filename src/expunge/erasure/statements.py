@@ -44,10 +44,10 @@ def mark_in_scope(collection: Collection, selector: Selector) -> Statement:
     position = 0 if selector.one else selector.field("t")
     return Statement(
         f"{collection.name}.mark_in_scope",
-        f"""INSERT OR IGNORE INTO marks (request, org, collection, id, rid, position, ref, direct, beside)
+        f"""INSERT INTO marks (request, org, collection, id, rid, position, ref, direct, beside)
         SELECT :request, :org, '{collection.name}', r.id, r.rid, {position}, {_ref(collection)}, 1,
-            :beside OR r.marked <> 0
-        {_in_scope(collection, selector)}""",
+            CASE WHEN :beside = 1 OR r.marked <> 0 THEN 1 ELSE 0 END
+        {_in_scope(collection, selector)} ON CONFLICT DO NOTHING""",
     )
 
 
@@ -104,7 +104,7 @@ def find_rows(collection: Collection) -> Statement:
     """Rows ``(id, rid, ref)`` of the records of ``:ids`` that are there."""
     return Statement(
         f"{collection.name}.find_rows",
-        f"""SELECT r.id, r.rid, {_ref(collection)} FROM json_each(:ids) j CROSS JOIN {collection.name} r
+        f"""SELECT r.id, r.rid, {_ref(collection)} FROM each_text(:ids) j CROSS JOIN {collection.name} r
         WHERE r.org = :org AND r.id = j.value""",
     )
 
@@ -118,7 +118,7 @@ def hide(collection: Collection) -> Statement:
     return Statement(
         f"{collection.name}.hide",
         f"""UPDATE {collection.name} AS r SET marked = :request
-        WHERE r.rid IN (SELECT value FROM json_each(:rids)) AND r.marked = 0 AND {not_held(collection.name)}
+        WHERE r.rid IN (SELECT value FROM each_number(:rids)) AND r.marked = 0 AND {not_held(collection.name)}
         RETURNING rid""",
     )
 
@@ -157,8 +157,8 @@ def unhide(collection: Collection) -> Statement:
         f"""UPDATE {collection.name} AS r SET seq = coalesce(:seq, seq), marked = CASE
             WHEN marked <> :request THEN marked
             ELSE (SELECT coalesce(min(request), 0) FROM ({beside_row("r.id", f"'{collection.name}'", "r.org")}
-                AND g.request <> :request AND g.rid = r.rid)) END
-        WHERE r.rid IN (SELECT value FROM json_each(:rids))
+                AND g.request <> :request AND g.rid = r.rid) g) END
+        WHERE r.rid IN (SELECT value FROM each_number(:rids))
         RETURNING rid, marked""",
     )
 
@@ -172,7 +172,7 @@ def delete_marked(collection: Collection) -> Statement:
     """
     return Statement(
         f"{collection.name}.delete_marked",
-        f"""DELETE FROM {collection.name} AS r WHERE r.rid IN (SELECT value FROM json_each(:rids))
+        f"""DELETE FROM {collection.name} AS r WHERE r.rid IN (SELECT value FROM each_number(:rids))
         AND r.org || '' = :org AND {not_held(collection.name)} RETURNING id, marked""",
     )
 
@@ -182,7 +182,7 @@ def find_children(collection: Collection, column: str) -> Statement:
     """Rows ``(collection, id, position)`` of what belongs to a marked record of ``:ids`` and is not marked yet."""
     return Statement(
         f"{collection.name}.find_children",
-        f"""SELECT '{collection.name}', r.id, m.position FROM json_each(:ids) j
+        f"""SELECT '{collection.name}', r.id, m.position FROM each_text(:ids) j
         CROSS JOIN {collection.name} r ON r.org = :org AND r.{column} = j.value
         CROSS JOIN marks m ON m.request = :request AND m.collection = :parent AND m.id = j.value
         WHERE NOT EXISTS (SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = '{collection.name}'
@@ -213,10 +213,10 @@ def count_revived(collection: Collection) -> Statement:
 @lru_cache
 def count_held(collection: Collection, selector: Selector) -> Statement:
     """One row ``(derived, outside)``: how many records are marked as derived and held, and not in scope themselves."""
-    outside = f"NOT ({selector.within(collection)})" if collection in selector.reached else "1"
+    outside = f"NOT ({selector.within(collection)})" if collection in selector.reached else "TRUE"
     return Statement(
         f"{collection.name}.count_held",
-        f"""SELECT count(*), coalesce(sum({outside}), 0) FROM marks m
+        f"""SELECT count(*), coalesce(sum(CASE WHEN {outside} THEN 1 ELSE 0 END), 0) FROM marks m
         CROSS JOIN {collection.name} r ON r.rid = m.rid
         WHERE m.request = :request AND m.collection = '{collection.name}' AND m.direct = 0
         AND NOT {not_held(collection.name)}""",
@@ -227,15 +227,15 @@ _NOT_MINE = """{0}.marked = 0 AND NOT EXISTS (
             SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = 'facts' AND d.id = {0}.id)"""
 FACTS_REVIVED = Statement(
     "facts.count_revived",
-    f"""SELECT position, count(*) FROM (
+    f"""SELECT grouped.position, count(*) FROM (
         SELECT o.rid, min(m.position) AS position FROM marks m CROSS JOIN facts r ON r.rid = m.rid
         CROSS JOIN facts o ON {contradicts("r", "o")}
         WHERE m.request = :request AND m.collection = 'facts' AND r.org = :org AND {_NOT_MINE.format("o")}
-        AND {begins("r")} < min(coalesce(o.valid_to, {EVER}), coalesce((
+        AND {begins("r")} < least(coalesce(o.valid_to, {EVER}), coalesce((
             SELECT min({begins("k")}) FROM facts k WHERE {contradicts("k", "o")} AND {_NOT_MINE.format("k")}
         ), {EVER}))
-        GROUP BY o.rid)
-    GROUP BY position""",
+        GROUP BY o.rid) grouped
+    GROUP BY grouped.position""",
 )
 """Facts that stay and that a marked one had ended: they hold for longer when it goes (design 4, lineage rule)."""
 FENCE_STANDS = Statement(
@@ -250,8 +250,8 @@ HAS_TIES = Statement(
 """Whether the store holds any edge or child at all: without one there is nothing to look for, record by record."""
 ADD_MARK = Statement(
     "marks.add",
-    """INSERT OR IGNORE INTO marks (request, org, collection, id, rid, position, ref, direct, beside)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+    """INSERT INTO marks (request, org, collection, id, rid, position, ref, direct, beside)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
 )
 PAGE_OF_MARKS = Statement(
     "marks.page",
@@ -276,7 +276,7 @@ ANY_BODY = Statement(
 NAMED_BODIES = {
     kind.name: Statement(
         f"{kind.name}.named_bodies",
-        f"""SELECT r.{kind.body_in} FROM json_each(:refs) j CROSS JOIN {kind.name} r
+        f"""SELECT r.{kind.body_in} FROM each_text(:refs) j CROSS JOIN {kind.name} r
         WHERE r.{kind.body_in} = j.value AND r.org = :org
         AND (r.marked = 0 OR r.seq >= :seq OR NOT {not_held(kind.name)})""",
     )
@@ -293,19 +293,19 @@ OTHERS_OPEN = Statement(
 PUT_BESIDE = Statement(
     "marks.put_beside",
     """UPDATE marks SET beside = 1 WHERE request = :request AND collection = :collection AND beside = 0
-    AND id IN (SELECT value FROM json_each(:ids))""",
+    AND id IN (SELECT value FROM each_text(:ids))""",
 )
 """The rows that told of these marks are gone."""
 DROP_OTHERS = Statement(
     "marks.drop_others",
     """DELETE FROM marks WHERE org = :org AND request <> :request AND collection = :collection AND beside = 1
-    AND id IN (SELECT value FROM json_each(:ids))""",
+    AND id IN (SELECT value FROM each_text(:ids))""",
 )
 """What is gone cannot be restored, nor removed again: what stood beside its row for other requests goes as well."""
 DROP_SOME_MARKS = Statement(
     "marks.drop_some",
     """DELETE FROM marks WHERE request = :request AND collection = :collection
-    AND id IN (SELECT value FROM json_each(:ids))""",
+    AND id IN (SELECT value FROM each_text(:ids))""",
 )
 MARKED_THERE = Statement(
     "marks.there",
@@ -347,13 +347,13 @@ DERIVED_OF = Statement(
     "lineage.derived_of",
     f"""SELECT grouped.collection, grouped.id, grouped.position FROM (
         SELECT l.derived_collection AS collection, l.derived AS id, min(m.position) AS position,
-               max(l.rule <> 'detach') AS outright
-        FROM json_each(:ids) j CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
+               max(CASE WHEN l.rule <> 'detach' THEN 1 ELSE 0 END) AS outright
+        FROM each_text(:ids) j CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
         CROSS JOIN marks m ON m.request = :request AND m.collection = l.source_collection AND m.id = l.source
         GROUP BY 1, 2) grouped
     WHERE NOT EXISTS (SELECT 1 FROM marks d WHERE d.request = :request AND d.collection = grouped.collection
                       AND d.id = grouped.id)
-      AND (grouped.outright OR NOT EXISTS (
+      AND (grouped.outright = 1 OR NOT EXISTS (
           SELECT 1 FROM lineage o
           WHERE o.org = :org AND o.derived = grouped.id AND NOT {_marked("o.source")}))""",
 )
@@ -363,12 +363,12 @@ Each is looked at once, however many of its sources go: all of its edges for eac
 """
 DETACHED = Statement(
     "lineage.detached",
-    f"""SELECT position, count(*) FROM (
+    f"""SELECT grouped.position, count(*) FROM (
         SELECT l.derived, min(m.position) AS position FROM marks m
         CROSS JOIN lineage l ON l.org = :org AND l.source = m.id
         WHERE m.request = :request AND NOT {_marked("l.derived")}
-        GROUP BY l.derived)
-    GROUP BY position""",
+        GROUP BY l.derived) grouped
+    GROUP BY grouped.position""",
 )
 """Records that stay and lose a source."""
 SETTLE_BY_EDGE = Statement(
@@ -404,7 +404,7 @@ def _cut_from(end: str) -> Statement:
     )
     return Statement(
         f"lineage.cut_from_{end}",
-        f"""DELETE FROM lineage WHERE org = :org AND {end} IN (SELECT value FROM json_each(:ids))
+        f"""DELETE FROM lineage WHERE org = :org AND {end} IN (SELECT value FROM each_text(:ids))
         RETURNING coalesce({position.format("derived")}, {position.format("source")})""",
     )
 
@@ -416,13 +416,13 @@ _KINDS = ", ".join(f"'{kind.name}'" for kind in RECORDS)
 _NAMED_BY = " UNION ALL ".join(
     f"""SELECT r.{kind.versioned_by}, m.collection, m.id FROM marks m CROSS JOIN {kind.name} r ON r.rid = m.rid
     WHERE m.request = :request AND m.collection = '{kind.name}' AND r.org = :org
-    AND r.{kind.versioned_by} IN (SELECT value FROM json_each(:keys))"""
+    AND r.{kind.versioned_by} IN (SELECT value FROM each_text(:keys))"""
     for kind in RECORDS
     if kind.versioned_by
 )
 MARKS_NAMED = Statement(
     "marks.named",
-    f"""SELECT m.id, m.collection, m.id FROM json_each(:keys) j
+    f"""SELECT m.id, m.collection, m.id FROM each_text(:keys) j
     CROSS JOIN marks m ON m.request = :request AND m.collection IN ({_KINDS}) AND m.id = j.value
     UNION ALL {_NAMED_BY}""",
 )
@@ -434,11 +434,11 @@ RESTORABLE_FROM = Statement(
     "lineage.restorable_from",
     f"""SELECT m.collection, m.id FROM (
         SELECT l.derived_collection AS collection, l.derived AS id,
-               max(l.rule = 'detach' AND NOT {_marked("l.source")}) AS founded
-        FROM json_each(:ids) j CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
+               max(CASE WHEN l.rule = 'detach' AND NOT {_marked("l.source")} THEN 1 ELSE 0 END) AS founded
+        FROM each_text(:ids) j CROSS JOIN lineage l ON l.org = :org AND l.source = j.value
         GROUP BY 1, 2) grouped
     CROSS JOIN marks m ON m.request = :request AND m.collection = grouped.collection AND m.id = grouped.id
-    WHERE m.direct = 0 AND (grouped.founded OR NOT EXISTS (
+    WHERE m.direct = 0 AND (grouped.founded = 1 OR NOT EXISTS (
         SELECT 1 FROM lineage o CROSS JOIN marks g
         ON g.request = :request AND g.collection = o.source_collection AND g.id = o.source
         WHERE o.org = :org AND o.derived = grouped.id))""",
@@ -449,7 +449,7 @@ Whoever still hides one hides it, too. ``detach`` comes back with the first sour
 """
 FREED = Statement(
     "lineage.freed",
-    f"""SELECT m.request, m.collection, m.id, m.rid, m.position, m.ref FROM json_each(:ids) j
+    f"""SELECT m.request, m.collection, m.id, m.rid, m.position, m.ref FROM each_text(:ids) j
     CROSS JOIN lineage l ON l.org = :org AND l.source = j.value AND l.rule = 'detach'
     CROSS JOIN marks m ON m.id = l.derived AND m.collection = l.derived_collection AND m.direct = 0
     AND m.request IN ({marked_by("l.derived", "l.derived_collection")})
@@ -479,7 +479,7 @@ HIDDEN_PARENT = {
 MARKED_CHILDREN = {
     kind.name: Statement(
         f"{kind.name}.marked_children",
-        f"""SELECT r.id FROM json_each(:ids) j
+        f"""SELECT r.id FROM each_text(:ids) j
         CROSS JOIN {kind.name} r ON r.org = :org AND r.{kind.parent.column} = j.value
         CROSS JOIN marks m ON m.request = :request AND m.collection = '{kind.name}' AND m.id = r.id""",
     )
@@ -495,6 +495,6 @@ def identities(collection: Collection) -> Statement:
     parts = ", ".join(f"r.{part}" for part in PARTS)
     return Statement(
         f"{collection.name}.identities",
-        f"""SELECT {parts}, min(r.{collection.time}) FROM json_each(:rids) j CROSS JOIN {collection.name} r
+        f"""SELECT {parts}, min(r.{collection.time}) FROM each_number(:rids) j CROSS JOIN {collection.name} r
         ON r.rid = j.value GROUP BY {parts}""",
     )

@@ -25,8 +25,8 @@ def answer_to(tx: Tx, identity: Identity, asked: str, now: Instant) -> tuple[str
 
 _KEPT = Statement(
     "answers.kept",
-    """SELECT r.id, r.answer FROM answers r WHERE r.org = :org AND r.asked = :asked AND +r.user_id = :user_id
-    AND +r.namespace = :namespace AND +r.agent = :agent AND +r.session_id = :session_id
+    """SELECT r.id, r.answer FROM answers r WHERE r.org = :org AND r.asked = :asked AND unindexed(r.user_id) = :user_id
+    AND unindexed(r.namespace) = :namespace AND unindexed(r.agent) = :agent AND unindexed(r.session_id) = :session_id
     AND r.marked = 0 AND (r.expires_at IS NULL OR r.expires_at > :now) ORDER BY r.rid DESC LIMIT 1""",
 )
 _QUOTED = Statement("answers.quoted", "SELECT source FROM lineage WHERE derived = :id AND org = :org ORDER BY source")

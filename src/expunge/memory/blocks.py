@@ -51,8 +51,8 @@ def drop_block(tx: Tx, work: Work, record: Record) -> bool:
 _WORKING = Statement(
     "blocks.working",
     f"""SELECT r.name, r.content, r.version, r.updated_at, r.pinned_order FROM blocks r
-    WHERE r.org = :org AND r.user_id = :user_id AND +r.namespace = :namespace AND +r.agent = :agent
-    AND +r.session_id = :session_id AND r.marked = 0 AND r.state = 'live'
+    WHERE r.org = :org AND r.user_id = :user_id AND unindexed(r.namespace) = :namespace AND unindexed(r.agent) = :agent
+    AND unindexed(r.session_id) = :session_id AND r.marked = 0 AND r.state = 'live'
     AND {is_current(BLOCKS)}
     ORDER BY r.pinned_order IS NULL, r.pinned_order, r.name""",
 )

@@ -122,8 +122,8 @@ def _guard(tx: Tx, work: Work, dated: Instant) -> None:
     tx.guard([key], work.as_of.get(org, 0))
 
 
-_SAME = """s.org = :org AND s.session_id = :session_id AND s.session_id <> '-' AND +s.user_id = :user_id
-    AND +s.namespace = :namespace AND +s.agent = :agent AND s.marked = 0"""
+_SAME = """s.org = :org AND s.session_id = :session_id AND s.session_id <> '-' AND unindexed(s.user_id) = :user_id
+    AND unindexed(s.namespace) = :namespace AND unindexed(s.agent) = :agent AND s.marked = 0"""
 _SESSION = Statement("sessions.one", f"SELECT s.rid FROM sessions s WHERE {_SAME}")
 _END_SESSION = Statement(
     "sessions.end",
@@ -138,21 +138,21 @@ _END_RUN = Statement(
 _LAST = Statement(
     "episodes.of_session",
     """SELECT r.id, r.input, r.output, r.occurred_at, r.status FROM episodes r
-    WHERE r.org = :org AND r.session_id = :session_id AND r.session_id <> '-' AND +r.user_id = :user_id
-    AND +r.namespace = :namespace AND (:any_agent OR r.agent = :agent) AND r.marked = 0
+    WHERE r.org = :org AND r.session_id = :session_id AND r.session_id <> '-' AND unindexed(r.user_id) = :user_id
+    AND unindexed(r.namespace) = :namespace AND (:any_agent = 1 OR r.agent = :agent) AND r.marked = 0
     ORDER BY r.occurred_at DESC, r.rid DESC LIMIT :limit""",
 )
 _EVENTS = Statement(
     "events.of_episodes",
-    """SELECT r.episode, r.kind, r.content, r.data FROM json_each(:ids) j
+    """SELECT r.episode, r.kind, r.content, r.data FROM each_text(:ids) j
     CROSS JOIN events r ON r.org = :org AND r.episode = j.value WHERE r.marked = 0
     ORDER BY r.episode, r.position, r.rid""",
 )
 _SESSIONS = Statement(
     "sessions.list",
     """SELECT s.session_id, s.status, s.created_at, s.ended_at, s.rid FROM sessions s
-    WHERE s.org = :org AND s.user_id = :user_id AND +s.namespace = :namespace AND (:any_agent OR s.agent = :agent)
-    AND s.marked = 0 AND s.rid < :below ORDER BY s.rid DESC LIMIT :limit""",
+    WHERE s.org = :org AND s.user_id = :user_id AND unindexed(s.namespace) = :namespace
+    AND (:any_agent = 1 OR s.agent = :agent) AND s.marked = 0 AND s.rid < :below ORDER BY s.rid DESC LIMIT :limit""",
 )
 
 

@@ -68,5 +68,5 @@ def _list(parts: tuple[tuple[str, bool], ...], *, of_now: bool) -> Statement:
 
 _ENDS_OF = Statement(
     "facts.ends",
-    f"SELECT r.rid, {ENDS} FROM json_each(:rids) j CROSS JOIN facts r WHERE r.rid = j.value",
+    f"SELECT r.rid, {ENDS} FROM each_number(:rids) j CROSS JOIN facts r WHERE r.rid = j.value",
 )

@@ -120,15 +120,15 @@ def _sources_in(kind: Collection) -> Statement:
 
 _EPISODES = Statement(
     "episodes.to_read",
-    """SELECT r.id FROM episodes r WHERE r.org = :org AND r.user_id = :user_id AND +r.namespace = :namespace
-    AND +r.agent = :agent AND (:session_id = '-' OR +r.session_id = :session_id) AND r.marked = 0
+    """SELECT r.id FROM episodes r WHERE r.org = :org AND r.user_id = :user_id AND unindexed(r.namespace) = :namespace
+    AND unindexed(r.agent) = :agent AND (:session_id = '-' OR unindexed(r.session_id) = :session_id) AND r.marked = 0
     AND r.status = 'completed' ORDER BY r.occurred_at, r.rid""",
 )
 _TAKE = Statement(
     "jobs.take",
     """UPDATE jobs SET status = 'running', attempts = attempts + 1, claimed_until = :until, updated_at = :now
     WHERE rid = (SELECT r.rid FROM jobs r WHERE r.status IN ('waiting', 'running') AND r.due_at <= :now
-        AND r.org || '' = :org AND r.marked = 0 AND r.deriver IN (SELECT value FROM json_each(:derivers))
+        AND r.org || '' = :org AND r.marked = 0 AND r.deriver IN (SELECT value FROM each_text(:derivers))
         AND (r.status = 'waiting' OR r.claimed_until <= :now)
         ORDER BY r.due_at, r.rid LIMIT 1)
     RETURNING rid, id, deriver, key, attempts, namespace, agent, user_id, session_id""",

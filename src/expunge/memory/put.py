@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from expunge.authority.orgs import ensure_org, seq_of
-from expunge.authority.port import GuardKey, Statement, Tx
+from expunge.authority.port import GuardKey, Tx
 from expunge.datamap import RECORDS, SEARCHED, Collection, Rule, collection
 from expunge.errors import ErasedSince, ErasureInProgress, HiddenByErasure, InputError, InvalidRecords
 from expunge.keys import KeyRing
@@ -37,7 +37,6 @@ from expunge.search.index import add_entries, record_number
 T = TypeVar("T")
 
 _IDS_A_STATEMENT = 5000
-_NEXT_RID = Statement("records.next_rid", "SELECT seq FROM sqlite_sequence WHERE name = :name")
 
 
 @dataclass(slots=True)
@@ -258,10 +257,9 @@ class _Put:
         # A record that was there already gets back the edges it lost to an erasure, where the source is back.
         self._outcome.reattached = sum(self._reattach(edge) for edge in self._edges(self._present))
 
-    def _number(self, kind: Collection, rows: Iterable[dict[str, Any]]) -> None:
+    def _number(self, kind: Collection, rows: Sequence[dict[str, Any]]) -> None:
         """Give rows the numbers that they would be given: the index has to know them. None is ever used again."""
-        last = self._tx.rows(_NEXT_RID, name=kind.name)
-        for rid, row in enumerate(rows, start=1 + (last[0][0] if last else 0)):
+        for rid, row in zip(self._tx.numbers(kind.name, len(rows)), rows, strict=True):
             row["rid"] = rid
 
     def _index(self, rows: Mapping[str, Sequence[dict[str, Any]]]) -> None:

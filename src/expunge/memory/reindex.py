@@ -78,6 +78,6 @@ def _find(kind: Collection, *, everything: bool) -> Statement:
     live = "r.state = 'live' AND " if kind.versioned_by else ""
     return Statement(
         f"{kind.name}.unindexed",
-        f"""SELECT r.rid FROM {kind.name} r WHERE r.rid > :after AND +r.org = :org AND r.marked = 0
+        f"""SELECT r.rid FROM {kind.name} r WHERE r.rid > :after AND unindexed(r.org) = :org AND r.marked = 0
         AND {live}{":model = :model" if everything else lacking} ORDER BY r.rid LIMIT :size""",
     )

@@ -42,7 +42,7 @@ def newest_versions(collection: Collection) -> Statement:
         f"{collection.name}.newest_versions",
         f"""SELECT j.value, (SELECT max(version) FROM {collection.name}
             WHERE org = :org AND namespace = :namespace AND user_id = :user_id AND agent = :agent
-            AND session_id = :session_id AND {collection.versioned_by} = j.value) FROM json_each(:names) j""",
+            AND session_id = :session_id AND {collection.versioned_by} = j.value) FROM each_text(:names) j""",
     )
 
 
@@ -52,7 +52,7 @@ def fetch(collection: Collection) -> Statement:
     columns = ", ".join(f"r.{column}" for column in stored_columns(collection))
     return Statement(
         f"{collection.name}.fetch",
-        f"""SELECT {columns} FROM json_each(:ids) j CROSS JOIN {collection.name} r
+        f"""SELECT {columns} FROM each_text(:ids) j CROSS JOIN {collection.name} r
         WHERE r.org = :org AND r.id = j.value""",
     )
 
@@ -60,7 +60,7 @@ def fetch(collection: Collection) -> Statement:
 def _located(collection: Collection) -> str:
     role = collection.column(Role.USER)
     return f"""SELECT '{collection.name}', r.id, r.marked, r.seq, r.namespace, r.agent, r.{role}, r.session_id
-        FROM json_each(:ids) j CROSS JOIN {collection.name} r WHERE r.org = :org AND r.id = j.value"""
+        FROM each_text(:ids) j CROSS JOIN {collection.name} r WHERE r.org = :org AND r.id = j.value"""
 
 
 LOCATE = Statement("records.locate", " UNION ALL ".join(_located(collection) for collection in RECORDS))
@@ -77,22 +77,22 @@ RESTS_ON = Statement(
 
 MARKED = Statement(
     "marks.of",
-    """SELECT record, min(q.status = 'completed'), max(q.id) FROM (
-        SELECT g.id AS record, g.request FROM json_each(:ids) j CROSS JOIN marks g
+    """SELECT record, min(CASE WHEN q.status = 'completed' THEN 1 ELSE 0 END), max(q.id) FROM (
+        SELECT g.id AS record, g.request FROM each_text(:ids) j CROSS JOIN marks g
         ON g.id = j.value AND g.org = :org AND g.beside = 1
-        UNION ALL SELECT t.key, t.value FROM json_each(:told) t
-    ) CROSS JOIN requests q ON q.rid = request GROUP BY record""",
+        UNION ALL SELECT t.key, t.value FROM each_entry(:told) t
+    ) grouped CROSS JOIN requests q ON q.rid = grouped.request GROUP BY record""",
 )
 """Rows ``(id, hidden, request)`` of what a running erasure is about to remove, or has removed and not counted yet, or
 keeps hidden. Hidden is what no running one marks. ``:told`` is the request that the row of an id names, by id."""
 
 ADD_EDGE = Statement(
     "lineage.add",
-    """INSERT OR IGNORE INTO lineage (org, derived, source, derived_collection, source_collection, rule, seq)
-    VALUES (:org, :derived, :source, :derived_collection, :source_collection, :rule, :seq)""",
+    """INSERT INTO lineage (org, derived, source, derived_collection, source_collection, rule, seq)
+    VALUES (:org, :derived, :source, :derived_collection, :source_collection, :rule, :seq) ON CONFLICT DO NOTHING""",
 )
 EDGES_OF = Statement(
     "lineage.of",
-    """SELECT l.derived, l.source FROM json_each(:ids) j CROSS JOIN lineage l
+    """SELECT l.derived, l.source FROM each_text(:ids) j CROSS JOIN lineage l
     WHERE l.org = :org AND l.derived = j.value""",
 )

@@ -123,7 +123,7 @@ def _standing(kind: Collection) -> Statement:
     columns = ", ".join(f"r.{column}" for column in (str(kind.versioned_by), *_FOLLOWED))
     return Statement(
         f"{kind.name}.standing",
-        f"""SELECT {columns} FROM json_each(:names) j CROSS JOIN {kind.name} r ON r.rid = (
+        f"""SELECT {columns} FROM each_text(:names) j CROSS JOIN {kind.name} r ON r.rid = (
             SELECT n.rid FROM {kind.name} n WHERE n.org = :org AND n.namespace = :namespace AND n.user_id = :user_id
             AND n.agent = :agent AND n.session_id = :session_id AND n.{kind.versioned_by} = j.value AND n.marked = 0
             ORDER BY n.updated_at DESC, n.version DESC LIMIT 1)""",
@@ -143,7 +143,7 @@ def _by_rids(kind: Collection) -> Statement:
     columns = ", ".join(f"r.{column}" for column in ("rid", *stored_columns(kind)))
     return Statement(
         f"{kind.name}.by_rids",
-        f"SELECT {columns} FROM json_each(:rids) j CROSS JOIN {kind.name} r WHERE r.rid = j.value",
+        f"SELECT {columns} FROM each_number(:rids) j CROSS JOIN {kind.name} r WHERE r.rid = j.value",
     )
 
 

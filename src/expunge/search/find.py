@@ -223,17 +223,17 @@ def _filter(kind: Collection, shape: Shape) -> str:
 _MATCHING = Statement(
     "search.matching",
     f"""SELECT rowid FROM search WHERE search MATCH :match AND rank MATCH 'bm25(0.0, 1.0)'
-    AND rowid % {CODES} IN (SELECT value FROM json_each(:codes)) ORDER BY rank LIMIT :size""",
+    AND rowid % {CODES} IN (SELECT value FROM each_number(:codes)) ORDER BY rank LIMIT :size""",
 )
 _COUNTED = Statement(
     "search.counted",
     f"""SELECT rowid, counted(search) FROM search WHERE search MATCH :match
-    AND rowid % {CODES} IN (SELECT value FROM json_each(:codes)) LIMIT :size""",
+    AND rowid % {CODES} IN (SELECT value FROM each_number(:codes)) LIMIT :size""",
 )
 """Rows ``(number, counts)``, see ``authority/sqlite/counting.py``."""
 _VECTORS_OF = Statement(
     "vectors.of",
-    """SELECT v.record, v.vector FROM json_each(:records) j CROSS JOIN vectors v
+    """SELECT v.record, v.vector FROM each_number(:records) j CROSS JOIN vectors v
     WHERE v.record = j.value AND v.model = :model""",
 )
 
@@ -242,8 +242,8 @@ _VECTORS_OF = Statement(
 def _of_rows(kind: Collection, *shape: Any) -> Statement:
     return Statement(
         f"{kind.name}.found",
-        f"""SELECT r.rid FROM json_each(:rids) j CROSS JOIN {kind.name} r
-        WHERE r.rid = j.value AND {_filter(kind, shape).replace("r.org =", "+r.org =", 1)}""",
+        f"""SELECT r.rid FROM each_number(:rids) j CROSS JOIN {kind.name} r
+        WHERE r.rid = j.value AND {_filter(kind, shape).replace("r.org =", "unindexed(r.org) =", 1)}""",
     )
 
 

@@ -17,8 +17,10 @@ _ADD_VECTOR = Statement(
     """INSERT INTO vectors (record, org, namespace, agent, user_id, session_id, model, vector)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
 )
-_DROP = Statement("search.drop", "DELETE FROM search WHERE rowid IN (SELECT value FROM json_each(:records))")
-_DROP_VECTORS = Statement("vectors.drop", "DELETE FROM vectors WHERE record IN (SELECT value FROM json_each(:records))")
+_DROP = Statement("search.drop", "DELETE FROM search WHERE rowid IN (SELECT value FROM each_number(:records))")
+_DROP_VECTORS = Statement(
+    "vectors.drop", "DELETE FROM vectors WHERE record IN (SELECT value FROM each_number(:records))"
+)
 
 
 class Entry(NamedTuple):

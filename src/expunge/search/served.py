@@ -40,7 +40,7 @@ def narrowed(parts: Mapping[str, str]) -> str:
             if part != "user_id" and value != "-":
                 terms.append(f"r.{part} <> '-'")
         else:
-            terms.append(f"+r.{part} = :{part}")
+            terms.append(f"unindexed(r.{part}) = :{part}")
     return " AND ".join(terms)
 
 
@@ -62,7 +62,7 @@ def contradicts(one: str, other: str) -> str:
         AND {order[0]} > {order[1]}"""
 
 
-ENDS = f"""min(coalesce(r.valid_to, {EVER}), coalesce((
+ENDS = f"""least(coalesce(r.valid_to, {EVER}), coalesce((
     SELECT min({begins("o")}) FROM facts o
     WHERE {contradicts("o", "r")} AND o.marked = 0 AND o.recorded_at <= :known_at), {EVER}))"""
 """When a fact stops to hold: where it says so, or where the next one that contradicts it begins, in whichever order

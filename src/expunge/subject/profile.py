@@ -93,7 +93,7 @@ def read_profile(tx: Tx, scope: Scope) -> Profile:
 
 
 def _from(kind: Collection, selector: Selector) -> str:
-    return f"""FROM json_each(:targets) j CROSS JOIN {kind.name} r
+    return f"""FROM each_object(:targets) j CROSS JOIN {kind.name} r
         WHERE {selector.where(kind)} AND r.marked = 0"""
 
 

@@ -88,7 +88,7 @@ def window_end(kind: Collection, selector: Selector) -> Statement:
     return Statement(
         f"{kind.name}.export_window",
         f"""SELECT max(rid) FROM (SELECT r.rid FROM {selector.joined(kind)}
-        WHERE {selector.where(kind)} AND {_behind(selector)} AND r.rid <= :until ORDER BY r.rid LIMIT :size)""",
+        WHERE {selector.where(kind)} AND {_behind(selector)} AND r.rid <= :until ORDER BY r.rid LIMIT :size) r""",
     )
 
 
@@ -111,7 +111,7 @@ def derived(kind: Collection, selector: Selector) -> Statement:
 
 
 def _inside(kind: Collection, selector: Selector) -> str:
-    return selector.where(kind) if kind in selector.reached else "0"
+    return selector.where(kind) if kind in selector.reached else "FALSE"
 
 
 HIDES = Statement(

@@ -1,0 +1,18 @@
+"""The words of our SQL that the authorities spell each in their own way; everything else in a statement both read.
+
+============================  =========================================================================================
+``each_text(:ids)``           Rows ``(key, value)`` of a JSON array of texts, in its order; ``key`` counts from 0.
+``each_number(:rids)``        The same of whole numbers.
+``each_object(:targets)``     The same of objects, each as JSON.
+``each_entry(:told)``         Rows ``(key, value)`` of a JSON object: a name, and a whole number.
+``text_in(json, 'name')``     A member of a JSON object as text (an array or object as JSON); NULL where there is none.
+``number_in(json, 'name')``   The same as a whole number.
+``first_text(json, 'name')``  As ``text_in`` of the first element of an array; ``first_number`` likewise.
+``least(one, other)``         The smaller of two values, neither of which is NULL.
+``unindexed(column)``         The column, and no index that begins with it is to be taken. Where the planner goes by
+                              statistics it is the column.
+============================  =========================================================================================
+
+``CROSS JOIN … ON`` keeps the order of the tables for a planner that would take another one; where it knows better it is
+a ``JOIN``. Times, flags (1 and 0) and counts are whole numbers of 64 bits; ``TRUE`` and ``FALSE`` are conditions.
+"""
