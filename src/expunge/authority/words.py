@@ -1,4 +1,4 @@
-"""The words of our SQL that the authorities spell each in their own way; everything else in a statement both read.
+"""The words of our SQL that each authority spells in its own way; everything else in a statement any of them reads.
 
 ============================  =========================================================================================
 ``each_text(:ids)``           Rows ``(key, value)`` of a JSON array of texts, in its order; ``key`` counts from 0.
