@@ -19,6 +19,8 @@ from expunge.model.canonical import to_json
 from expunge.model.ids import NOBODY
 from expunge.model.scope import Scope, Target
 
+_NUMBERS = frozenset({"t", "before"})
+
 
 @dataclass(frozen=True, slots=True)
 class Selector:
@@ -46,8 +48,9 @@ class Selector:
         return f"{collection.name} r" if self.one else f"each_object(:targets) j CROSS JOIN {collection.name} r"
 
     def field(self, name: str) -> str:
-        """A field of the target ``j``."""
-        return f"first_text(:targets, '{name}')" if self.one else f"text_in(j.value, '{name}')"
+        """A field of the target ``j``: a part of an identity is a text, ``t`` and ``before`` are numbers."""
+        kind = "number" if name in _NUMBERS else "text"
+        return f"first_{kind}(:targets, '{name}')" if self.one else f"{kind}_in(j.value, '{name}')"
 
     def _row(self, part: str) -> str:
         """A part of the record ``r``. A user is the narrowest, so no other index is offered beside theirs."""
