@@ -304,7 +304,7 @@ def assert_answer(answer: Answer, found: dict[str, Any], *, attempts: int = 1) -
     """Law 7: completed means a census of zeros, and the counts are those that the input gives."""
     assert found["problems"] == []
     assert (answer.status, answer.failure_reason, answer.attempts) == ("completed", None, attempts)
-    assert len(found["by_chance"]) <= 1
+    assert len(found["by_chance"]) <= 3
     assert answer.found is any(found["removed"].values())
     assert answer.census == census_of_zeros()
     assert (answer.residue, answer.residue_count, answer.deferred) == ({}, 0, [])

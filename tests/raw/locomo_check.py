@@ -40,8 +40,9 @@ NOBODY = "-"
 PIECE, STRIDE = 24, 8
 """Bytes. Every piece of an erased text is looked for at every eighth byte of a file: no remnant of 31 bytes escapes."""
 FEW = 1000
-BY_CHANCE = 4
-"""Bytes. A shorter text stands by chance in the numbers that vectors and the search index are made of."""
+BY_CHANCE = 6
+"""Bytes. A shorter text or name stands by chance in the numbers that vectors and the search index are made of: four
+given bytes in one store of a hundred, five in one of some thousands."""
 
 IDENTITY = ("org", "id", "namespace", "agent", "user_id", "session_id")
 TIMES = ("created_at", "recorded_at", "updated_at")
@@ -426,7 +427,10 @@ class Bytes:
         self._sought_ids = every_id - exempt_ids
         clear, beside = plan.question.clear(), self._texts + self._adjoining
         self.exempt_names = sorted(name for name in clear if name.encode() in beside)
-        self._sought_names = clear - set(self.exempt_names)
+        named = clear - set(self.exempt_names)
+        names_by_chance = {name for name in named if len(name) < BY_CHANCE and name.encode() in numbers}
+        self.by_chance += sorted(names_by_chance)
+        self._sought_names = named - names_by_chance
         self.pieces = {piece for text in self.words for form in forms(text) for piece in pieces_of(form)}
 
     def _side_by_side(self, staying: list[tuple[str, Row]], before: Database) -> list[bytes]:
