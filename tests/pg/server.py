@@ -76,9 +76,11 @@ class ServerOfRun:
 
 def configure(config: pytest.Config) -> None:
     """Make ready for a server, without starting it."""
+    if os.environ.get(GIVEN):
+        return
     if hasattr(config, "workerinput"):
         config.stash[_FOLDER] = Path(config.workerinput["postgres_folder"])
-    elif not os.environ.get(GIVEN):
+    else:
         config.pluginmanager.register(ServerOfRun(config))
 
 

@@ -34,11 +34,14 @@ import pytest
 @pytest.mark.parametrize("turn", range(4))
 def test_story(postgres_url, turn, pytestconfig):
     with psycopg.connect(postgres_url) as connection:
-        folder = connection.execute("SHOW data_directory").fetchone()[0]
+        # Not SHOW: who is no superuser may not see the folder of a server that is given.
+        query = "SELECT max(setting) FROM pg_settings WHERE name = 'data_directory'"
+        folder = connection.execute(query).fetchone()[0] or "/unknown/data"
         started = connection.execute("SELECT pg_postmaster_start_time()::text").fetchone()[0]
     told = Path(os.environ["TOLD"])
-    pid = Path(folder).with_name("pid").read_text()
-    (told / f"{turn}.new").write_text("\\n".join([str(Path(folder).parent), pid, started]))
+    pid = Path(folder).with_name("pid")
+    pid = pid.read_text() if os.path.exists(pid) else "0"
+    (told / f"{turn}.new").write_text("\\n".join([str(Path(folder).parent), pid, started, postgres_url.partition("?")[0].rpartition("/")[2]]))
     (told / f"{turn}.new").rename(told / f"{turn}.told")
     if os.environ["ENDING"] == "crash" and turn == 0:
         os._exit(3)
@@ -50,13 +53,15 @@ def test_story(postgres_url, turn, pytestconfig):
 class Run:
     """A run of its own, on four tests that tell which server they had."""
 
-    def __init__(self, folder: Path, *, ending: str, workers: int) -> None:
+    def __init__(self, folder: Path, *, ending: str, workers: int, given: str | None = None) -> None:
         (folder / "conftest.py").write_text(_INNER)
         (folder / "test_story.py").write_text(_STORY)
         (folder / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
         self._folder = folder
         environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
         environ.pop(GIVEN, None)
+        if given is not None:
+            environ[GIVEN] = given
         with (folder / "output").open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(workers), folder],
@@ -78,7 +83,7 @@ class Run:
     def told(self) -> set[tuple[Path, int, str]]:
         """Folder, process and time of start of each server that a test had."""
         lines = [path.read_text().splitlines() for path in self._folder.glob("*.told")]
-        return {(Path(folder), int(pid), started) for folder, pid, started in lines}
+        return {(Path(folder), int(pid), started) for folder, pid, started, _ in lines}
 
     def until_told(self) -> tuple[Path, int]:
         until = time.monotonic() + _PATIENCE
@@ -211,6 +216,18 @@ def test_a_worker_that_crashes_takes_no_server_from_the_others(tmp_path, begun):
     ((folder, pid, _),) = run.told()
     assert not folder.exists()
     assert not _runs(pid)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_server_that_is_given_is_used_and_left_running(tmp_path, begun, postgres_server, workers):
+    started = _one(postgres_server, "SELECT pg_postmaster_start_time()::text")
+    begun.append(run := Run(tmp_path, ending="good", workers=workers, given=postgres_server))
+    assert run.process.wait(_PATIENCE) == pytest.ExitCode.OK, run.output
+    assert {told for _, _, told in run.told()} == {started}
+    assert _one(postgres_server, "SELECT pg_postmaster_start_time()::text") == started
+    theirs = {path.read_text().splitlines()[3] for path in tmp_path.glob("*.told")}
+    assert len(theirs) == 4  # each test had one of its own
+    assert not theirs & _names(postgres_server)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
