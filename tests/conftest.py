@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from expunge import Expunge, Settings
 from expunge.model.instant import ManualClock
 from tests.crash.kit import copied
 from tests.house import House
+from tests.pg import server as pg
 
 _skipped: list[str] = []
 _MEMORY, _ROOM = Path("/dev/shm"), 2 << 30
@@ -30,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if config.option.markexpr != "crash" and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+    pg.configure(config)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -78,3 +80,17 @@ def prepared_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def house(prepared_house: Path, tmp_path: Path) -> House:
     """A copy of the filled house, to be changed."""
     return House(copied(prepared_house, tmp_path / "house"))
+
+
+@pytest.fixture(scope="session")
+def postgres_server(pytestconfig: pytest.Config) -> str:
+    """The URL of a PostgreSQL server, shared by the run."""
+    return pg.server_of(pytestconfig)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """An empty PostgreSQL database of its own."""
+    url = pg.fresh_database(postgres_server)
+    yield url
+    pg.drop_database(url)
