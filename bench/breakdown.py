@@ -101,8 +101,23 @@ class _TimedTx:
     def __init__(self, inner: Tx, hop: Hop) -> None:
         self._inner, self._hop = inner, hop
 
+    def lead(self, org: str) -> None:
+        self._inner.lead(org)
+
+    def seal(self, keys: Iterable[GuardKey]) -> None:
+        self._inner.seal(keys)
+
+    def enter(self, keys: Iterable[GuardKey]) -> None:
+        self._inner.enter(keys)
+
+    def hold_names(self, org: str, names: Iterable[str]) -> None:
+        self._inner.hold_names(org, names)
+
     def numbers(self, collection: str, count: int) -> Sequence[int]:
         return self._inner.numbers(collection, count)
+
+    def hold_rows(self, collection: str, org: str, ids: Sequence[str]) -> list[Row]:
+        return self._inner.hold_rows(collection, org, ids)
 
     def guard(self, keys: Iterable[GuardKey], as_of: int) -> None:
         begun = time.perf_counter()

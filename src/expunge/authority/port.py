@@ -17,11 +17,13 @@ Row = tuple[Any, ...]
 class Statement:
     """One named SQL statement with ``:name`` (or ``?``) parameters. The name is what logs and plans speak of.
 
-    Its text is SQL for any authority, in the words of ``expunge.authority.words`` where they speak otherwise.
+    Its text is SQL that both authorities read, in the words of ``expunge.authority.words`` where they speak otherwise.
+    ``postgres`` stands beside it where the two do not even have the same tables or clauses.
     """
 
     name: str
     text: str
+    postgres: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,31 @@ class Inspected(Generic[T]):
 
 
 class Tx(Protocol):
-    """What a unit of work may do inside its transaction."""
+    """What a unit of work may do inside its transaction.
+
+    What is waited for comes in one order, so that no two units wait for each other: ``lead``, then ``seal`` or
+    ``enter``, then ``hold_names``, rows, and the row of the org (docs/consistency.md). An authority that lets one unit
+    write at a time has nothing to do for them.
+    """
+
+    def lead(self, org: str) -> None:
+        """Be the only unit of the org that works at an erasure, until the commit."""
+        ...
+
+    def seal(self, keys: Iterable[GuardKey]) -> None:
+        """Wait until the units that write into the scopes of these keys have ended, and let no other begin.
+
+        A key is that of a scope here: a part that it does not narrow has no pseudonyms.
+        """
+        ...
+
+    def enter(self, keys: Iterable[GuardKey]) -> None:
+        """Be among the units that ``seal`` waits for; ``guard`` does it for the keys that it is given."""
+        ...
+
+    def hold_names(self, org: str, names: Iterable[str]) -> None:
+        """Keep other units from writing under these names (ids, keys of versions) until the commit."""
+        ...
 
     def guard(self, keys: Iterable[GuardKey], as_of: int) -> None:
         """Refuse the unit when a fence that matches a key is up, or came down after ``as_of`` (law 4).
@@ -99,6 +125,10 @@ class Tx(Protocol):
 
     def numbers(self, collection: str, count: int) -> Sequence[int]:
         """The next row numbers of a collection, for rows that this unit inserts. None is ever given twice."""
+        ...
+
+    def hold_rows(self, collection: str, org: str, ids: Sequence[str]) -> list[Row]:
+        """Keep rows from being marked or removed until the commit; rows ``(id, marked)`` of those that are there."""
         ...
 
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:

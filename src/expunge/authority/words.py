@@ -1,7 +1,4 @@
-"""The words of our SQL that each authority spells in its own way.
-
-What is still written for SQLite alone are the statements of the search index, the lines of an export, and the bringing
-of an older audit into the chain.
+"""The words of our SQL that the authorities spell each in their own way; everything else in a statement both read.
 
 ============================  =========================================================================================
 ``each_text(:ids)``           Rows ``(key, value)`` of a JSON array of texts, in its order; ``key`` counts from 0.
@@ -16,5 +13,6 @@ of an older audit into the chain.
                               statistics it is the column.
 ============================  =========================================================================================
 
-Times, flags (1 and 0) and counts are whole numbers of 64 bits; ``TRUE`` and ``FALSE`` are conditions.
+``CROSS JOIN … ON`` keeps the order of the tables for a planner that would take another one; where it knows better it is
+a ``JOIN``. Times, flags (1 and 0) and counts are whole numbers of 64 bits; ``TRUE`` and ``FALSE`` are conditions.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -20,6 +21,18 @@ class SqliteTx:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
+
+    def lead(self, org: str) -> None:
+        """Nothing: no other unit writes."""
+
+    def seal(self, keys: Iterable[GuardKey]) -> None:
+        """Nothing: the units that wrote have ended."""
+
+    def enter(self, keys: Iterable[GuardKey]) -> None:
+        """Nothing: whoever seals writes, and so waits for this unit."""
+
+    def hold_names(self, org: str, names: Iterable[str]) -> None:
+        """Nothing: no other unit writes."""
 
     def guard(self, keys: Iterable[GuardKey], as_of: int) -> None:
         """Refuse the unit when a fence matches (law 4); the erasure raises it in a writing transaction too."""
@@ -40,6 +53,11 @@ class SqliteTx:
         last: list[Row] = self._connection.execute(_LAST_NUMBER, (collection,)).fetchall()
         first = 1 + int(last[0][0] if last else 0)
         return range(first, first + count)
+
+    def hold_rows(self, collection: str, org: str, ids: Sequence[str]) -> list[Row]:
+        """The rows as they are: no other unit writes."""
+        text = f"SELECT r.id, r.marked FROM json_each(?) j CROSS JOIN {collection} r WHERE r.org = ? AND r.id = j.value"
+        return self._connection.execute(text, (json.dumps(ids, ensure_ascii=False), org)).fetchall()
 
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:
         """All rows of a statement."""
