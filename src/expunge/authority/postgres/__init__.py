@@ -1,0 +1,1 @@
+"""The authority served: a schema of a PostgreSQL database."""
