@@ -209,6 +209,10 @@ class Authority(Protocol):
         """Make the bytes of what was removed go; reads the store's own answer."""
         ...
 
+    async def compact(self) -> Reclaimed:
+        """As ``reclaim``, and write anew what keeps something of removed rows until then, whatever that costs."""
+        ...
+
     async def examine(self) -> Examined:
         """Look at itself, and change nothing."""
         ...

@@ -18,7 +18,7 @@ from expunge.authority.postgres.connection import REPEATED, faults, options, pre
 from expunge.authority.postgres.examine import examine
 from expunge.authority.postgres.locks import Again
 from expunge.authority.postgres.migrate import migrate
-from expunge.authority.postgres.place import PostgresPlace
+from expunge.authority.postgres.place import SCHEMA, PostgresPlace
 from expunge.authority.postgres.transaction import PostgresTx
 from expunge.errors import DatabaseAway
 
@@ -28,6 +28,8 @@ _BEGIN = "BEGIN"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
+_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
+_LOGGED = "the server's write-ahead log keeps what was written until it recycles its files"
 _DEFERRED = "dead rows wait for a vacuum, index pages for their rebuilding, and the log for its recycling"
 
 
@@ -116,6 +118,11 @@ class PostgresAuthority:
         """Say that the bytes are not gone yet: a vacuum costs the whole table, whatever an erasure removed of it."""
         return Reclaimed(deferred=_DEFERRED)
 
+    async def compact(self) -> Reclaimed:
+        """Vacuum every table and rebuild its indexes; the write-ahead log is the server's to recycle."""
+        await self._hop(self._compact)
+        return Reclaimed(deferred=_LOGGED)
+
     async def examine(self) -> Examined:
         """Look at the server and its settings."""
         return await self._hop(lambda: self._read(self._pool, examine))
@@ -141,7 +148,7 @@ class PostgresAuthority:
         self._apart.open()
 
     def _write(self, unit: Unit[T], *, keep: bool = True) -> T:
-        """A unit is repeated while nothing of it was committed; when the connection breaks in the commit, nobody knows."""
+        """Repeat a unit while nothing of it was committed; when the connection breaks in the commit, nobody knows."""
         give_up = time.monotonic() + self._busy_timeout_s
         pause = _FIRST_PAUSE_S
         while True:
@@ -174,6 +181,14 @@ class PostgresAuthority:
                 hint="look whether it was written, and repeat it with its idempotency key if not",
             ) from fault
         return result
+
+    def _compact(self) -> None:
+        with faults(self.place), self._apart.connection() as connection:
+            tables = [name for (name,) in connection.execute(_TABLES, (SCHEMA,)).fetchall()]
+            for name in tables:
+                connection.execute(f"VACUUM (INDEX_CLEANUP ON) {SCHEMA}.{name}")
+                connection.execute(f"REINDEX TABLE CONCURRENTLY {SCHEMA}.{name}")
+            connection.execute("CHECKPOINT")
 
     def _read(self, pool: ConnectionPool, unit: Unit[T]) -> T:
         with faults(self.place), pool.connection() as connection:

@@ -20,13 +20,13 @@ _WANTED = {
     "archive_mode": "off",
     "wal_recycle": "off",
 }
-"""What a server has to say for a commit to be durable, and for no copy of what people said to lie where nobody looks."""
+"""What a server has to say for commits to be durable, and no copy of what people said to lie where nobody looks."""
 
 
 def examine(tx: Tx) -> Examined:
     """Look at the server, and change nothing."""
     names = "[" + ", ".join(f'"{name}"' for name in _WANTED) + "]"
-    found = dict(tx.rows(_SETTINGS, names=names))
+    found: dict[str, str] = dict(tx.rows(_SETTINGS, names=names))
     server, schema = tx.rows(_VERSION)[0]
     settings = [Setting(name, wanted, found.get(name, "unknown")) for name, wanted in _WANTED.items()]
     settings.append(Setting("standbys", "0", str(tx.rows(_STANDBYS)[0][0])))

@@ -76,7 +76,7 @@ class Locks:
         waits = sort not in self._waited
         self._waited.add(sort)
         call = f"pg_{'' if waits else 'try_'}advisory_xact_lock{'_shared' if shared else ''}"
-        text = f"SELECT {call}(%s::int, k) FROM unnest(%s::int[]) AS k"  # noqa: S608 (names of our own)
+        text = f"SELECT {call}(%s::int, k) FROM unnest(%s::int[]) AS k"
         rows = self.connection.execute(text, (_hash(org) - (1 << 31), missing)).fetchall()
         if not waits and not all(taken for (taken,) in rows):
             raise Again

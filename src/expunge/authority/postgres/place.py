@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -38,3 +39,11 @@ class PostgresPlace:
             ) from None
         host, name = parts.get("host") or parts.get("hostaddr") or "local", parts.get("dbname") or "default"
         return cls(url, f"PostgreSQL database {name} at {host}")
+
+    def exists(self) -> bool:
+        """Whether there is a database. Who connects finds out; nothing is made to find out here."""
+        return True
+
+    def beside(self, end: str) -> Path:
+        """A file in the working folder: a server's own folder is no place for ours."""
+        return Path(end if not end.startswith(".") else SCHEMA + end)

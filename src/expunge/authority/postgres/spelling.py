@@ -7,7 +7,7 @@ the order of tables, which this planner chooses by itself.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 
 from expunge.authority.port import Statement
 
@@ -17,7 +17,7 @@ _ORDERED = re.compile(r"\bCROSS JOIN (\w+(?:\([^()]*\))? \w+)(\s+)ON\b")
 _UNINDEXED = re.compile(r"\bunindexed\(([\w.]+)\)")
 
 
-@lru_cache(maxsize=None)
+@cache
 def spelled(statement: Statement) -> str:
     """A statement as the driver takes it. There are as many as the product has statements, so each is kept."""
     text = statement.postgres or statement.text

@@ -44,7 +44,7 @@ class SqliteTx:
         first = 1 + int(last[0][0] if last else 0)
         return range(first, first + count)
 
-    def hold_rows(self, collection: str, org: str, ids: Sequence[str], *, alone: bool) -> bool:
+    def hold_rows(self, collection: str, org: str, ids: Sequence[str], *, alone: bool) -> bool:  # noqa: ARG002 (the port's)
         """Nothing: no other unit writes, so what was read is as it was."""
         return False
 
@@ -60,4 +60,3 @@ class SqliteTx:
     def change_many(self, statement: Statement, values: Iterable[Mapping[str, Any] | Sequence[Any]], /) -> None:
         """Run a statement once for each set of values."""
         self._connection.executemany(spelled(statement.text), values).fetchall()
-

@@ -558,6 +558,16 @@ RETURN CASE WHEN n BETWEEN -62135596800000000 AND 253402300799999999 THEN
     || CASE n % 1000000 WHEN 0 THEN '' ELSE '.' || lpad(((n + 62135596800000000) % 1000000)::text, 6, '0') END
 END;
 
+-- What an export writes its lines with.
+CREATE FUNCTION json_quote(value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN to_json(value)::text;
+CREATE FUNCTION json_quote(value bigint) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN value::text;
+CREATE FUNCTION instant_text(n bigint) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN '"' || instant(n) || 'Z"';
+CREATE FUNCTION share_text(value double precision) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN value = trunc(value) THEN value::text || '.0' ELSE value::text END;
+
 -- The views are for other programs: a column that stands here keeps its name and its meaning. '-' means nobody. Times
 -- sort as text.
 CREATE VIEW sql_v1_memories AS
