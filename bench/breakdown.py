@@ -116,8 +116,8 @@ class _TimedTx:
     def numbers(self, collection: str, count: int) -> Sequence[int]:
         return self._inner.numbers(collection, count)
 
-    def hold_rows(self, collection: str, org: str, ids: Sequence[str]) -> list[Row]:
-        return self._inner.hold_rows(collection, org, ids)
+    def hold_rows(self, collection: str, org: str, ids: Sequence[str], *, alone: bool) -> bool:
+        return self._inner.hold_rows(collection, org, ids, alone=alone)
 
     def guard(self, keys: Iterable[GuardKey], as_of: int) -> None:
         begun = time.perf_counter()

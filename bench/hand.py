@@ -175,7 +175,8 @@ class Hand:
 
     def ask(self, query: str, parts: dict[str, str], limit: int) -> list[dict[str, Any]]:
         """The episodes that have any of the words, best first, where the call is."""
-        match = self._index.words.query(ORG, query, parts)
+        wanted = self._index.words.query(ORG, query, parts)
+        match = None if wanted is None else wanted.phrase
         return ask(self._connection, match, limit)
 
     async def hop(self, job: Callable[[], T]) -> T:

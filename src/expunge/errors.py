@@ -242,6 +242,14 @@ class DatabaseBusy(DatabaseFault):
     retry_after_s = 1.0
 
 
+class DatabaseAway(DatabaseFault):
+    """the database server cannot be reached."""
+
+    code = "DATABASE_AWAY"
+    hint = "see that the server runs and takes connections, and try again"
+    retry_after_s = 1.0
+
+
 class DatabaseForeign(DatabaseFault):
     """the file is not an Expunge database."""
 

@@ -44,17 +44,17 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    db: str = Field("./expunge.db", description="Database: a path, `sqlite:///PATH`, or `:memory:`.")
+    db: str = Field("./expunge.db", description="Database: a path, `sqlite:///PATH`, `:memory:`, or `postgresql://…`.")
     org: str = Field("default", description="Org (tenant) that calls speak of when they name none.")
     keys_file: Path | None = Field(
         None,
         description="Key file. Default: `expunge.keys` beside the configuration file, else beside the database; "
-        "in memory for a database in memory.",
+        "in memory for a database in memory; in the working folder for PostgreSQL.",
     )
     objects: Path | None = Field(
         None,
         description="Folder for the bytes of attachments. Default: beside the database, named as it is and ending in "
-        "`.objects`; none for a database in memory.",
+        "`.objects`; none for a database in memory; `expunge.objects` in the working folder for PostgreSQL.",
     )
     actor: str = Field("operator", description="Who acts in local calls, as the audit says it by pseudonym.")
     max_value_bytes: int = Field(
@@ -90,6 +90,9 @@ class Settings(BaseModel):
     )
     max_attempts: int = Field(5, gt=0, le=100, description="Attempts after which an erasure is abandoned.")
     busy_timeout_s: float = Field(10.0, gt=0, le=3600, description="Seconds to wait for another process that writes.")
+    connections: int = Field(
+        10, gt=0, le=1000, description="Most connections to PostgreSQL at once; one more counts what is left."
+    )
     store_timeout_s: float = Field(
         60.0, gt=0, le=3600, description="Seconds to wait for one answer of a store outside the database."
     )

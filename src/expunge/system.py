@@ -10,8 +10,10 @@ from typing import Any
 from expunge import audit
 from expunge.authority.orgs import seq_of, seqs
 from expunge.authority.origin import store_id
+from expunge.authority.places import open_authority, place_of
 from expunge.authority.port import Authority, Statement, Tx
-from expunge.authority.sqlite import Place, SqliteAuthority
+from expunge.authority.postgres import PostgresPlace
+from expunge.authority.sqlite import Place
 from expunge.errors import KeyMissing
 from expunge.keys import KeyRing, load_key_file, open_key_file
 from expunge.model.instant import Clock, SystemClock
@@ -109,17 +111,12 @@ async def open_system(
         KeyFault: the key file is missing, exposed, damaged, or lacks a key that the database names.
 
     """
-    place = Place.parse(settings.db)
+    place = place_of(settings.db)
     path = keys_path(settings, place)
-    if path is not None and place.path is not None and create and not place.exists():
+    if path is not None and create and not place.exists():
         open_key_file(path)
     if authority is None:
-        authority = await SqliteAuthority.open(
-            place,
-            create=create,
-            busy_timeout_s=settings.busy_timeout_s,
-            reclaim_wait_s=settings.reclaim_wait_s,
-        )
+        authority = await open_authority(place, settings, create=create)
     try:
         keys = await _bind_keys(authority, path)
     except BaseException:
@@ -146,7 +143,7 @@ EMBEDDERS: dict[str, Callable[[], Embedder | None]] = {
 """The embedders that the setting may name."""
 
 
-def body_stores(settings: Settings, place: Place) -> dict[str, BodyStore]:
+def body_stores(settings: Settings, place: Place | PostgresPlace) -> dict[str, BodyStore]:
     """Our own stores of bodies, by collection: folders beside the database, or in memory as it is."""
     folder = objects_path(settings, place)
     if folder is None:
@@ -161,18 +158,14 @@ def body_stores(settings: Settings, place: Place) -> dict[str, BodyStore]:
     }
 
 
-def objects_path(settings: Settings, place: Place) -> Path | None:
+def objects_path(settings: Settings, place: Place | PostgresPlace) -> Path | None:
     """Where the bytes of attachments lie: as set, else beside the database; ``None`` for memory."""
-    if settings.objects is not None or place.path is None:
-        return settings.objects
-    return place.path.parent / f"{place.path.stem}.objects"
+    return settings.objects or place.beside(".objects")
 
 
-def keys_path(settings: Settings, place: Place) -> Path | None:
+def keys_path(settings: Settings, place: Place | PostgresPlace) -> Path | None:
     """Where the key file is: as set, else beside the database; ``None`` for memory."""
-    if settings.keys_file is not None:
-        return settings.keys_file
-    return None if place.path is None else place.path.parent / "expunge.keys"
+    return settings.keys_file or place.beside("expunge.keys")
 
 
 async def bind(authority: Authority, ring: KeyRing, entry: audit.Entry | None = None) -> None:

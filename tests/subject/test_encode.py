@@ -12,7 +12,7 @@ from expunge.authority.port import Statement
 from expunge.datamap import RECORDS, collection
 from expunge.memory.statements import stored_columns
 from expunge.model.instant import parse_instant, to_text
-from expunge.subject.export.encode import _instant, line
+from expunge.subject.export.encode import line
 from tests.support import fact, memory
 
 FIRST, LAST = parse_instant("0001-01-01T00:00:00Z", "first"), parse_instant("9999-12-31T23:59:59.999999Z", "last")
@@ -30,7 +30,7 @@ async def test_times_are_written_as_everywhere_else(in_memory: Expunge) -> None:
         found.append(instant)
 
     collect()
-    said = Statement("test.times", f"SELECT {_instant('r.value')} FROM json_each(:values) r ORDER BY r.key")
+    said = Statement("test.times", "SELECT instant_text(r.value) FROM json_each(:values) r ORDER BY r.key")
     rows = await in_memory.system.authority.read(lambda tx: tx.rows(said, values=json.dumps(found)))
     assert [json.loads(text) for (text,) in rows] == [to_text(instant) for instant in found]
 

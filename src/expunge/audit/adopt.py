@@ -10,7 +10,9 @@ from expunge.authority.port import Statement, Tx
 from expunge.keys import KeyRing
 
 _WAITS = Statement(
-    "audit.waits", "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'audit_unchained')"
+    "audit.waits",
+    "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'audit_unchained')",
+    postgres="SELECT FALSE",  # its first schema has the chain
 )
 _ORGS = Statement("audit.unchained_orgs", "SELECT DISTINCT org FROM audit_unchained ORDER BY org")
 _OLD = Statement(

@@ -26,12 +26,13 @@ START = bytes(32)
 _APPEND = Statement(
     "audit.append", "INSERT INTO audit (org, n, key_id, body, mac) VALUES (:org, :n, :key_id, :body, :mac)"
 )
-_BEFORE = Statement(
-    "audit.before",
-    """SELECT audit_length, audit_head, seq, EXISTS (SELECT 1 FROM audit_clear WHERE pseudonym = :actor)
-    FROM orgs WHERE org = :org""",
-)
-"""What the next entry is chained to, and whether its actor is filed: one statement costs less than two."""
+_CHAINED_TO = """SELECT audit_length, audit_head, seq, EXISTS (SELECT 1 FROM audit_clear WHERE pseudonym = :actor)
+    FROM orgs WHERE org = :org"""
+_BEFORE = Statement("audit.before", _CHAINED_TO, postgres=_CHAINED_TO + " FOR UPDATE")
+"""What the next entry is chained to, and whether its actor is filed: one statement costs less than two.
+
+Of two units that append at once the second waits here.
+"""
 _LATEST = Statement("audit.latest", "SELECT number_in(body, 'at') FROM audit WHERE org = :org ORDER BY n DESC LIMIT 1")
 
 

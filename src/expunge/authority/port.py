@@ -127,8 +127,11 @@ class Tx(Protocol):
         """The next row numbers of a collection, for rows that this unit inserts. None is ever given twice."""
         ...
 
-    def hold_rows(self, collection: str, org: str, ids: Sequence[str]) -> list[Row]:
-        """Keep rows from being marked or removed until the commit; rows ``(id, marked)`` of those that are there."""
+    def hold_rows(self, collection: str, org: str, ids: Sequence[str], *, alone: bool) -> bool:
+        """Keep rows as they are until the commit: from being marked or removed, or with ``alone`` from being held, too.
+
+        Whether another unit may have changed them since they were read, so that they are to be read again.
+        """
         ...
 
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:
@@ -204,6 +207,10 @@ class Authority(Protocol):
 
     async def reclaim(self) -> Reclaimed:
         """Make the bytes of what was removed go; reads the store's own answer."""
+        ...
+
+    async def compact(self) -> Reclaimed:
+        """As ``reclaim``, and write anew what keeps something of removed rows until then, whatever that costs."""
         ...
 
     async def examine(self) -> Examined:

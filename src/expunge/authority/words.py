@@ -8,6 +8,9 @@
 ``text_in(json, 'name')``     A member of a JSON object as text (an array or object as JSON); NULL where there is none.
 ``number_in(json, 'name')``   The same as a whole number.
 ``first_text(json, 'name')``  As ``text_in`` of the first element of an array; ``first_number`` likewise.
+``instant_text(column)``      A time as a JSON text: ISO-8601 in UTC with Z, with six digits of a second or none.
+``share_text(column)``        A number from 0 to 1 as JSON.
+``json_quote(value)``         A text, or a whole number, as JSON.
 ``least(one, other)``         The smaller of two values, neither of which is NULL.
 ``unindexed(column)``         The column, and no index that begins with it is to be taken. Where the planner goes by
                               statistics it is the column.

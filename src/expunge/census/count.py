@@ -19,12 +19,14 @@ from expunge.census.sql import (
     IDENTITY,
     LIVE_SUBJECTS,
     MARKED_ENTRIES,
+    MARKED_ENTRIES_IN_POSTGRES,
     NAMED_BODIES,
     NAMES,
     NAMES_OF_ORG,
     ONE_BY_IDENTITY,
     OUTLIVE_A_SESSION,
     SEARCH,
+    SEARCH_IN_POSTGRES,
     SOME_DERIVED,
     VECTORS,
 )
@@ -38,8 +40,8 @@ _PART = re.compile(r"c\.\w+")
 _DERIVED = {live: Statement("census.derived", DERIVED.format(live=_LIVE if live else "")) for live in (False, True)}
 _SOME_DERIVED = Statement("census.some_derived", SOME_DERIVED)
 _EDGES = Statement("census.edges", EDGES)
-_ENTRIES = Statement("census.marked_entries", MARKED_ENTRIES)
-_SEARCH = Statement("census.search", SEARCH)
+_ENTRIES = Statement("census.marked_entries", MARKED_ENTRIES, postgres=MARKED_ENTRIES_IN_POSTGRES)
+_SEARCH = Statement("census.search", SEARCH, postgres=SEARCH_IN_POSTGRES)
 _NAMES = {("user_id",): Statement("census.names", NAMES), (): Statement("census.names_of_org", NAMES_OF_ORG)}
 """By the parts that a scope names. Somebody who is erased from a part of an org alone keeps their name."""
 

@@ -67,7 +67,11 @@ _ORPHAN = """
 """
 SEARCH = f"""
     SELECT t.key, 'search', count(*) FROM each_text(:owned) t CROSS JOIN search c
-    WHERE c.search MATCH t.value{_ORPHAN.format(number="c.rowid")} GROUP BY t.key
+    WHERE c.search MATCH 'owner : (' || t.value || ')'{_ORPHAN.format(number="c.rowid")} GROUP BY t.key
+"""
+SEARCH_IN_POSTGRES = f"""
+    SELECT t.key, 'search', count(*) FROM each_text(:owned) t CROSS JOIN search c
+    WHERE c.owner @> string_to_array(t.value, ' '){_ORPHAN.format(number="c.record")} GROUP BY t.key
 """
 """Entries of the search index that outlived their record, found by the hash of whose they are."""
 VECTORS = f"""
@@ -77,13 +81,15 @@ VECTORS = f"""
 """Vectors that outlived their record."""
 _NUMBER = """m.rid * 8 + CASE m.collection
     WHEN 'episodes' THEN 1 WHEN 'memories' THEN 2 WHEN 'facts' THEN 3 WHEN 'chunks' THEN 4 END"""
-MARKED_ENTRIES = f"""
-    SELECT m.position, 'search', count(*) FROM marks m CROSS JOIN search c ON c.rowid = {_NUMBER}
-    WHERE m.request = :request AND m.direct = 0{_ORPHAN.format(number="c.rowid")} GROUP BY m.position
+_MARKED_ENTRIES = f"""
+    SELECT m.position, 'search', count(*) FROM marks m CROSS JOIN search c ON {{entry}} = {_NUMBER}
+    WHERE m.request = :request AND m.direct = 0{_ORPHAN.format(number="{entry}")} GROUP BY m.position
     UNION ALL
     SELECT m.position, 'vectors', count(*) FROM marks m CROSS JOIN vectors c ON c.record = {_NUMBER}
     WHERE m.request = :request AND m.direct = 0{_ORPHAN.format(number="c.record")} GROUP BY m.position
 """
+MARKED_ENTRIES = _MARKED_ENTRIES.format(entry="c.rowid")
+MARKED_ENTRIES_IN_POSTGRES = _MARKED_ENTRIES.format(entry="c.record")
 """The same of what was derived: its entry belongs to whom it belongs to, and maybe to nobody."""
 
 NAMES = """

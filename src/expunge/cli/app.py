@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from expunge.authority.sqlite import Place
+from expunge.authority.places import place_of
 from expunge.cli import audit, processing, show, transfer
 from expunge.cli.calling import deliver as _deliver
 from expunge.cli.calling import perform as _perform
@@ -343,7 +343,7 @@ def verify(
 
 def _own_keys(target: Target) -> dict[str, Any]:
     settings = target.settings
-    path = keys_path(settings, Place.parse(settings.db))
+    path = keys_path(settings, place_of(settings.db))
     if path is None or not path.exists():
         return {}
     return {key.id: key.private.public_key() for key in load_key_file(path).signing_keys}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from expunge.authority.sqlite import Place
+from expunge.authority.places import place_of
 from expunge.cli import show
 from expunge.cli.calling import run, tell
 from expunge.cli.options import Target, with_target
@@ -49,7 +49,7 @@ def load(
     ] = None,
 ) -> None:
     """Load records from a file, whole or not at all; or what an export holds, but for what was erased since."""
-    is_new = not Place.parse(target.settings.db).exists()
+    is_new = not place_of(target.settings.db).exists()
     data = read_input(file) if is_new else None
     if data is not None and not skip_bad:  # a bad file shall not make a database
         _check(target, data, _folder(file))

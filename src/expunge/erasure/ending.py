@@ -48,6 +48,7 @@ def one_commit(system: System, was: Request, work: Callable[[Tx, Request], T]) -
     """A commit of an attempt: the request is worked on, and written back if it is still ours (``save``)."""
 
     def unit(tx: Tx) -> tuple[Request, T]:
+        tx.lead(was.org)
         request = was.copy()
         result = work(tx, request)
         save(tx, request, was=was, now=system.clock.now())
@@ -174,6 +175,7 @@ def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[dic
 
 def follow_up(tx: Tx, *, request: Request, system: System, deferred: list[dict[str, str]]) -> Request:
     """Sign the receipts of a completed request again with what is deferred now, once (design 4)."""
+    tx.lead(request.org)
     found = find_request(tx, request.org, request.id, system.clock.now())
     if found.deferred == deferred:
         return found  # another runner has said so already

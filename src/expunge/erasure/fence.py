@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from expunge.authority.orgs import next_seq
-from expunge.authority.port import Statement, Tx
+from expunge.authority.port import GuardKey, Statement, Tx
 from expunge.erasure.request import Request
+from expunge.keys import KeyRing
+from expunge.model.identity import PARTS
+from expunge.model.scope import Target
 
 _RAISE = Statement(
     "fences.raise",
@@ -19,13 +22,23 @@ _LOWER = Statement(
 )
 
 
-def raise_fence(tx: Tx, request: Request) -> None:
-    """Put up one fence per subject, all with the next ``seq`` of the org. From this commit on writes are refused."""
+def raise_fence(tx: Tx, request: Request, keys: KeyRing) -> None:
+    """Put up one fence per subject, all with the next ``seq`` of the org. From this commit on writes are refused.
+
+    The units that write into the scope are waited for first: what they write is there to be found.
+    """
+    tx.seal(_scope_key(keys, target) for target in request.clear_scope.targets)
     request.fence_seq = next_seq(tx, request.org)
     tx.change_many(
         _RAISE,
         [_row(request, position, subject) for position, subject in enumerate(request.subjects)],
     )
+
+
+def _scope_key(keys: KeyRing, target: Target) -> GuardKey:
+    named = target.named()
+    parts = tuple(keys.pseudonyms_of(target.org, part, named[part]) if part in named else () for part in PARTS)
+    return GuardKey(target.org, parts, 0)
 
 
 def lower_fence(tx: Tx, request: Request) -> None:

@@ -176,9 +176,17 @@ class Marking:
         """A held record that was derived is marked as well, but not hidden: so the census can name it."""
         marks = [Mark._make(row) for row in rows]
         told = self._hide(marks) if self._hiding else set()
+        if not (self._hiding or direct):
+            self._hold(marks)
         rows = [(*mark, direct, (mark.collection, mark.rid) not in told) for mark in marks]
         self._tx.change_many(ADD_MARK, [(self._request, self._scope.org, *row) for row in rows])
         return marks
+
+    def _hold(self, marks: Sequence[Mark]) -> None:
+        """Wait for who derives from these just now. Whoever does from what is in scope has been waited for already."""
+        for name in sorted({mark.collection for mark in marks}):
+            ids = [mark.id for mark in marks if mark.collection == name]
+            self._tx.hold_rows(name, self._scope.org, ids, alone=True)
 
     def _hide(self, marks: Sequence[Mark]) -> set[tuple[str, int]]:
         """Hide the rows of marks; those (by collection and row number) that tell of them from now on."""

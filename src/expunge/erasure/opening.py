@@ -54,6 +54,7 @@ def opening(system: System, order: Order, *, actor: str, role: str, at_once: boo
 
     def unit(tx: Tx) -> Request:
         system.check_keys(tx)
+        tx.lead(scope.org)
         now = system.clock.now()
         request = Request(
             rid=next_rid(tx),
@@ -83,7 +84,7 @@ def opening(system: System, order: Order, *, actor: str, role: str, at_once: boo
         if all(is_wholly_held(tx, target) for target in scope.targets):
             request.status, request.failure_reason = Status.BLOCKED, "a hold covers the whole scope"
         else:
-            raise_fence(tx, request)
+            raise_fence(tx, request, system.keys)
             request.done(Step.FENCE)
         outcome = "blocked" if request.status is Status.BLOCKED else "intent"
         audit_request(tx, request, system, role=role, outcome=outcome, now=now)
@@ -113,13 +114,14 @@ async def resume_erasure(system: System, org: str, request_id: str, *, role: str
     """
 
     def unit(tx: Tx) -> Request:
+        tx.lead(org)
         now = system.clock.now()
         request = find_request(tx, org, request_id, now)
         request.acting = actor
         was = request.copy()
         if request.status is Status.COMPLETED or request.status is Status.ABANDONED:
             return request
-        if request.status is Status.BLOCKED and not _unblock(tx, request):
+        if request.status is Status.BLOCKED and not _unblock(tx, request, system):
             return request
         outcome = _take_over(request, system.settings.max_attempts)
         save(tx, request, was=was, now=now)
@@ -144,6 +146,7 @@ async def release_fence(system: System, org: str, request_id: str, *, role: str,
     """
 
     def unit(tx: Tx) -> Request:
+        tx.lead(org)
         now = system.clock.now()
         request = find_request(tx, org, request_id, now)
         request.acting = actor
@@ -170,6 +173,7 @@ async def take_due(system: System, due: Request, *, role: str, actor: str | None
     """
 
     def unit(tx: Tx) -> Request:
+        tx.lead(due.org)
         now = system.clock.now()
         request = find_request(tx, due.org, due.id, now)
         request.acting = actor
@@ -188,11 +192,11 @@ async def take_due(system: System, due: Request, *, role: str, actor: str | None
     return await system.authority.run(unit)
 
 
-def _unblock(tx: Tx, request: Request) -> bool:
+def _unblock(tx: Tx, request: Request, system: System) -> bool:
     """Raise the fence of a blocked request when its hold has been released; whether it was."""
     if all(is_wholly_held(tx, target) for target in request.clear_scope.targets):
         return False
-    raise_fence(tx, request)
+    raise_fence(tx, request, system.keys)
     request.done(Step.FENCE)
     return True
 

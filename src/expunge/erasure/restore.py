@@ -66,6 +66,7 @@ async def restore(system: System, org: str, request_id: str, keys: Sequence[str]
 
     def unit(tx: Tx) -> Restored:
         system.check_keys(tx)
+        tx.lead(org)
         now = system.clock.now()
         request = find_request(tx, org, request_id, now)
         _check_window(request, now)

@@ -159,10 +159,11 @@ class KeyRing:
 
     def matches(self, org: str, stored: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         """For each stored part of an identity, its pseudonyms under every key: what fences are matched by."""
-        return tuple(
-            tuple(key.pseudonym(org, part, value) for key in self.pseudonym_keys)
-            for part, value in zip(PARTS, stored, strict=True)
-        )
+        return tuple(self.pseudonyms_of(org, part, value) for part, value in zip(PARTS, stored, strict=True))
+
+    def pseudonyms_of(self, org: str, part: str, value: str) -> tuple[str, ...]:
+        """The pseudonyms of one identity atom under every key, the oldest first."""
+        return tuple(key.pseudonym(org, part, value) for key in self.pseudonym_keys)
 
     def filed_under(self, identity: Identity) -> tuple[str, ...]:
         """The pseudonyms of an identity under the current key, in the order of ``PARTS``: how stores file bodies."""

@@ -17,6 +17,7 @@ from expunge.search.served import is_current
 
 def write_block(tx: Tx, work: Work, record: Record, *, append: bool, keep_order: bool) -> Row:
     """Write a block as the next version of its name. Appended to, it rests on what it rested on before, too (law 5)."""
+    work.hold(tx, BLOCKS, [record.values["name"]], () if record.fresh else [record.id])
     if not record.fresh and (done := by_id(tx, BLOCKS, record.org, record.id)) is not None:
         text, said = done["content"] or "", record.values["content"] or ""
         if done["name"] != record.values["name"] or not (text.endswith(said) if append else text == said):
@@ -40,6 +41,7 @@ def write_block(tx: Tx, work: Work, record: Record, *, append: bool, keep_order:
 
 def drop_block(tx: Tx, work: Work, record: Record) -> bool:
     """Write a tombstone over a block; whether there was one."""
+    work.hold(tx, BLOCKS, [record.values["name"]])
     before = current(tx, BLOCKS, record.identity, record.values["name"])
     if before is None or before["state"] != "live":
         return False

@@ -25,6 +25,7 @@ def write_document(
         Pinned: the version that stands is pinned.
 
     """
+    work.hold(tx, DOCUMENTS, [document.values["title"]], () if document.fresh else [document.id])
     if not document.fresh and (done := by_id(tx, DOCUMENTS, document.org, document.id)) is not None:
         if any(done[name] != document.values[name] for name in ("title", "state", "sha256")):
             raise IdempotencyConflict
@@ -43,6 +44,7 @@ def drop_document(tx: Tx, work: Work, tombstone: Record) -> bool:
         Pinned: the version that stands is pinned.
 
     """
+    work.hold(tx, DOCUMENTS, [tombstone.values["title"]])
     before = _unpinned(tx, tombstone.identity, tombstone.values["title"])
     if before is None or before["state"] != "live":
         return False
@@ -60,6 +62,7 @@ def _unpinned(tx: Tx, identity: Identity, title: str) -> Row | None:
 def pin_document(tx: Tx, work: Work, title: str, *, pinned: bool) -> Row | None:
     """Pin the version that stands, or take the pin off; ``None`` when there is none. An erasure asks no pin (law 8)."""
     work.system.check_keys(tx)
+    work.hold(tx, DOCUMENTS, [title])
     row = current(tx, DOCUMENTS, work.identity, title)
     if row is None or row["state"] != "live":
         return None

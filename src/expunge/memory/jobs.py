@@ -124,15 +124,14 @@ _EPISODES = Statement(
     AND unindexed(r.agent) = :agent AND (:session_id = '-' OR unindexed(r.session_id) = :session_id) AND r.marked = 0
     AND r.status = 'completed' ORDER BY r.occurred_at, r.rid""",
 )
-_TAKE = Statement(
-    "jobs.take",
-    """UPDATE jobs SET status = 'running', attempts = attempts + 1, claimed_until = :until, updated_at = :now
+_TAKEN = """UPDATE jobs SET status = 'running', attempts = attempts + 1, claimed_until = :until, updated_at = :now
     WHERE rid = (SELECT r.rid FROM jobs r WHERE r.status IN ('waiting', 'running') AND r.due_at <= :now
         AND r.org || '' = :org AND r.marked = 0 AND r.deriver IN (SELECT value FROM each_text(:derivers))
         AND (r.status = 'waiting' OR r.claimed_until <= :now)
-        ORDER BY r.due_at, r.rid LIMIT 1)
-    RETURNING rid, id, deriver, key, attempts, namespace, agent, user_id, session_id""",
-)
+        ORDER BY r.due_at, r.rid LIMIT 1{others})
+    RETURNING rid, id, deriver, key, attempts, namespace, agent, user_id, session_id"""
+_TAKE = Statement("jobs.take", _TAKEN.format(others=""), postgres=_TAKEN.format(others=" FOR UPDATE SKIP LOCKED"))
+"""The job that is due first; where others take one at the same time, the next one that they do not take."""
 _GIVE_UP = Statement(
     "jobs.give_up",
     """UPDATE jobs SET status = 'failed', claimed_until = NULL, failure = 'its worker did not come back'

@@ -29,7 +29,7 @@ from expunge.memory.statements import (
     stored_columns,
 )
 from expunge.model.canonical import to_json
-from expunge.model.identity import PARTS
+from expunge.model.identity import PARTS, Identity
 from expunge.model.ids import shown
 from expunge.model.instant import Instant
 from expunge.search.index import add_entries, record_number
@@ -101,8 +101,13 @@ class _Put:
         records = list(self._batch.records.values())
         self._refuse_future()
         self._guard((record.identity.stored(), record.dated) for record in records)
+        for org, names in self._names(records).items():
+            self._tx.hold_names(org, names)
         self._locate(records)
         self._guard_sources(records)
+        if self._hold_needs(records):
+            self._locate(records)
+            self._refuse_marked(records)
         self._sort_out_present(records)
         self._drop_unfounded()
         if not skip_bad:
@@ -149,9 +154,29 @@ class _Put:
         record = self._batch.records.get((org, record_id))
         return record is not None and record.fresh
 
+    def _names(self, records: Iterable[Record]) -> dict[str, list[str]]:
+        """What no other unit may write at the same time: ids that somebody chose, and the keys of versions."""
+        names: dict[str, list[str]] = defaultdict(list)
+        for record in records:
+            if not record.fresh:
+                names[record.org].append(record.id)
+            if column := record.collection.versioned_by:
+                names[record.org].append(version_name(record.collection, record.identity, record.values[column]))
+        return names
+
     def _guard_sources(self, records: Sequence[Record]) -> None:
         """A derived write is a write in the scope of each of its sources, and none may be marked (law 5)."""
+        self._refuse_marked(records)
         touched: list[tuple[tuple[str, ...], Instant]] = []
+        for record in records if self._located else ():
+            for need in (record.id, *record.needs):
+                place = self._located.get((record.org, need))
+                if place is not None:
+                    self._refuse_later(record, need, place)
+                    touched.append(((record.org, *place.parts), record.dated))
+        self._guard(touched)
+
+    def _refuse_marked(self, records: Sequence[Record]) -> None:
         for record in records if self._located or self._leaving else ():
             for need in (record.id, *record.needs):
                 place = self._located.get((record.org, need))
@@ -163,10 +188,21 @@ class _Put:
                     )
                 if (place is not None and place.marked) or (record.org, need) in self._leaving:
                     raise ErasureInProgress(f"line {record.line}: {shown(need)} is being erased")
-                if place is not None:
-                    self._refuse_later(record, need, place)
-                    touched.append(((record.org, *place.parts), record.dated))
-        self._guard(touched)
+
+    def _hold_needs(self, records: Sequence[Record]) -> bool:
+        """Keep what the records rest on as it is (law 5): an erasure looks for what was made of a row after it has it.
+
+        Whether it may have changed since it was located.
+        """
+        needed: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for record in records if self._located else ():
+            for need in (record.id, *record.needs):
+                if place := self._located.get((record.org, need)):
+                    needed[place.collection, record.org].append(need)
+        held = [self._tx.hold_rows(kind, org, ids, alone=False) for (kind, org), ids in sorted(needed.items())]
+        if any(held):
+            self._located.clear()
+        return any(held)
 
     def _refuse_later(self, record: Record, need: str, place: _Located) -> None:
         """A source that was written after the unit began is not what it read, even under the same id (law 4)."""
@@ -335,6 +371,11 @@ class _Put:
                 rows = self._tx.rows(newest_versions(kind), names=_as_ids(page), **values)
                 found |= {(kind.name, stored, name): version for name, version in rows if version is not None}
         return found
+
+
+def version_name(kind: Collection, identity: Identity, key: str) -> str:
+    """What units that write versions of one key wait for each other by."""
+    return "\0".join((kind.name, *identity.stored(), key))
 
 
 def _agrees(record: Record, row: Mapping[str, Any], edges: set[str]) -> bool:

@@ -72,12 +72,17 @@ def _page(tx: Tx, asked: Unindexed, model: str) -> list[Row]:
 
 @lru_cache
 def _find(kind: Collection, *, everything: bool) -> Statement:
-    number = f"r.rid * {CODES} + {kind.search_code}"
-    lacking = f"""(NOT EXISTS (SELECT 1 FROM search_docsize d WHERE d.id = {number}) OR (:model <> '' AND NOT EXISTS (
-        SELECT 1 FROM vectors v WHERE v.record = {number} AND v.model = :model)))"""
-    live = "r.state = 'live' AND " if kind.versioned_by else ""
     return Statement(
         f"{kind.name}.unindexed",
-        f"""SELECT r.rid FROM {kind.name} r WHERE r.rid > :after AND unindexed(r.org) = :org AND r.marked = 0
-        AND {live}{":model = :model" if everything else lacking} ORDER BY r.rid LIMIT :size""",
+        _unindexed(kind, "search_docsize d WHERE d.id", everything=everything),  # where fts5 keeps a row for each entry
+        postgres=_unindexed(kind, "search d WHERE d.record", everything=everything),
     )
+
+
+def _unindexed(kind: Collection, entry: str, *, everything: bool) -> str:
+    number = f"r.rid * {CODES} + {kind.search_code}"
+    lacking = f"""(NOT EXISTS (SELECT 1 FROM {entry} = {number}) OR (:model <> '' AND NOT EXISTS (
+        SELECT 1 FROM vectors v WHERE v.record = {number} AND v.model = :model)))"""
+    live = "r.state = 'live' AND " if kind.versioned_by else ""
+    return f"""SELECT r.rid FROM {kind.name} r WHERE r.rid > :after AND unindexed(r.org) = :org AND r.marked = 0
+        AND {live}{":model = :model" if everything else lacking} ORDER BY r.rid LIMIT :size"""

@@ -74,6 +74,9 @@ def set_rows(tx: Tx, work: Work, settings: Sequence[Setting]) -> list[Written]:
 
     """
     now = work.system.clock.now()
+    work.hold(
+        tx, MEMORIES, [given.record.values["key"] for given in settings], [g.record.id for g in settings if g.keyed]
+    )
     replayed = [_replayed(tx, given) for given in settings]
     keys = {given.record.values["key"]: None for given, row in zip(settings, replayed, strict=True) if row is None}
     newest = standing(tx, MEMORIES, work.identity, list(keys))
@@ -135,6 +138,7 @@ def get_row(tx: Tx, identity: Identity, key: str, now: Instant) -> Row | None:
 
 def delete_row(tx: Tx, work: Work, key: str, record_id: str | None) -> tuple[bool, Row | None]:
     """Write a tombstone over a key: whether a live row was found, and the tombstone (law 2: it is its version row)."""
+    work.hold(tx, MEMORIES, [key], [] if record_id is None else [record_id])
     if record_id is not None and (done := by_id(tx, MEMORIES, work.identity.org, record_id)) is not None:
         if done["state"] != "tombstoned" or done["key"] != key:
             raise IdempotencyConflict
@@ -157,6 +161,7 @@ class Restoring:
 
 def restore_row(tx: Tx, work: Work, key: str, record_id: str | None) -> Restoring:
     """Bring the value under a tombstone back as its next version, for 14 days; without an expiry."""
+    work.hold(tx, MEMORIES, [key], [] if record_id is None else [record_id])
     if record_id is not None and (done := by_id(tx, MEMORIES, work.identity.org, record_id)) is not None:
         if done["state"] != "live" or done["key"] != key:
             raise IdempotencyConflict
@@ -187,6 +192,7 @@ class Touch:
 
 def touch_row(tx: Tx, work: Work, key: str, touch: Touch, record_id: str | None) -> Row | None:
     """Change the expiry of a live row, by a version that is otherwise the same; ``None`` when there is none."""
+    work.hold(tx, MEMORIES, [key], [] if record_id is None else [record_id])
     if record_id is not None and (done := by_id(tx, MEMORIES, work.identity.org, record_id)) is not None:
         asked = (touch.expires_at is None, touch.on_expire or done["on_expire"])
         same = asked == (done["expires_at"] is None, done["on_expire"])

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from expunge.authority.port import Statement, Tx
+from expunge.authority.port import GuardKey, Statement, Tx
 from expunge.datamap import Collection, Rule
 from expunge.memory.batch import Batch
-from expunge.memory.put import PutOutcome, Unit, put_records
+from expunge.memory.put import PutOutcome, Unit, put_records, version_name
 from expunge.memory.record import Record
 from expunge.memory.statements import stored_columns
 from expunge.model.identity import PARTS, Identity
@@ -32,6 +32,12 @@ class Work:
     system: System
     identity: Identity
     as_of: Mapping[str, int]
+
+    def hold(self, tx: Tx, kind: Collection, keys: Iterable[str], ids: Iterable[str] = ()) -> None:
+        """Let no other unit write versions of these keys, or records of these ids, before it is read what follows."""
+        org, *stored = self.identity.stored()
+        tx.enter([GuardKey(org, self.system.keys.matches(org, tuple(stored)), 0)])
+        tx.hold_names(org, [*(version_name(kind, self.identity, key) for key in keys), *ids])
 
     def put(self, tx: Tx, records: Iterable[Record], refs: Mapping[tuple[str, str], str] | None = None) -> PutOutcome:
         """Write records, each after all that it rests on, or nothing (laws 4, 5)."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import Field
 
 from expunge.operations.registry import Call, NoInput, Output
-from expunge.search.index import merge_index
 from expunge.system import System
 
 
@@ -21,5 +20,4 @@ async def reclaim(system: System, _call: Call, _given: NoInput) -> ReclaimOutput
     An erasure does the second itself. The keyed hashes of its words leave the index when that merges by itself, which
     it does when a third of its entries have gone; here it is told to. Its cost is that of the whole index.
     """
-    await system.authority.run(merge_index)
-    return ReclaimOutput(deferred=(await system.authority.reclaim()).deferred)
+    return ReclaimOutput(deferred=(await system.authority.compact()).deferred)

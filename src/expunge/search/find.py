@@ -15,7 +15,7 @@ from expunge.datamap import CODES, Collection
 from expunge.model.instant import Instant
 from expunge.search.embedder import Vectors
 from expunge.search.served import EVER, narrowed, served
-from expunge.search.words import Words
+from expunge.search.words import Match, Words
 
 _FIRST_LOOK = 50
 _NEAR = 0.1
@@ -121,24 +121,30 @@ def newest(tx: Tx, query: Query) -> Found:
     return Found([Hit(kind, rid, 0.0, None, None) for _, rid, kind in rows[: query.limit]])
 
 
-def _by_words(tx: Tx, query: Query, match: str) -> list[int]:
+def _by_words(tx: Tx, query: Query, match: Match) -> list[int]:
     """The records that have any of the words, best first (BM25)."""
-    wanted, codes = max(_FIRST_LOOK, query.limit), json.dumps([kind.search_code for kind in query.kinds])
-    counted = tx.rows(_COUNTED, match=match, codes=codes, size=_COUNTED_HERE + 1)
+    wanted = max(_FIRST_LOOK, query.limit)
+    counted = tx.rows(_COUNTED, size=_COUNTED_HERE + 1, **_values(query, match))
     if len(counted) > _COUNTED_HERE:
         return _by_words_of_all(tx, query, match, wanted)
     left = _let_through(tx, query, [number for number, _ in counted])
     return _ranked([(number, counts) for number, counts in counted if number in left])[:wanted]
 
 
-def _ranked(counted: Sequence[tuple[int, bytes]]) -> list[int]:
+def _values(query: Query, match: Match) -> dict[str, Any]:
+    """The match, in the words of either authority."""
+    codes = json.dumps([kind.search_code for kind in query.kinds])
+    return {"match": match.phrase, "owner": match.owner, "words": json.dumps(match.words), "codes": codes}
+
+
+def _ranked(counted: Sequence[Sequence[Any]]) -> list[int]:
     """Records by BM25, best first, and of equal ones the newest. How rare a word is, is counted among them alone.
 
     So neither other people's words, nor what is hidden, say anything about the order.
     """
     if not counted:
         return []
-    table = np.frombuffer(b"".join(counts for _, counts in counted), np.uint16).reshape(len(counted), -1)
+    table = _counts_of(counted)
     often, sizes = table[:, :-1].astype(np.float64), table[:, -1].astype(np.float64)
     having = np.count_nonzero(often, axis=0)
     rare = np.log1p((len(counted) - having + 0.5) / (having + 0.5))
@@ -148,11 +154,18 @@ def _ranked(counted: Sequence[tuple[int, bytes]]) -> list[int]:
     return [number for _, number in ordered]
 
 
-def _by_words_of_all(tx: Tx, query: Query, match: str, wanted: int) -> list[int]:
+def _counts_of(counted: Sequence[Sequence[Any]]) -> Any:
+    """A row for each record: how often each word stands in it, and how many it has. SQLite gives them as bytes."""
+    if isinstance(counted[0][1], bytes):
+        return np.frombuffer(b"".join(counts for _, counts in counted), np.uint16).reshape(len(counted), -1)
+    return np.array([counts for _, counts in counted])
+
+
+def _by_words_of_all(tx: Tx, query: Query, match: Match, wanted: int) -> list[int]:
     """As ``_by_words``, by what the whole index says. Looks further while too few are served (law 11)."""
-    size, codes = max(_FIRST_LOOK, 4 * query.limit), json.dumps([kind.search_code for kind in query.kinds])
+    size, values = max(_FIRST_LOOK, 4 * query.limit), _values(query, match)
     while True:
-        numbers = [number for (number,) in tx.rows(_MATCHING, match=match, codes=codes, size=size)]
+        numbers = [number for (number,) in tx.rows(_MATCHING, size=size, **values)]
         left = _let_through(tx, query, numbers)
         if len(left) >= wanted or len(numbers) < size:
             return [number for number in numbers if number in left][:wanted]
@@ -220,15 +233,25 @@ def _filter(kind: Collection, shape: Shape) -> str:
     return " AND ".join(terms)
 
 
+_MATCHES = f"""s.words && ARRAY(SELECT value FROM each_text(:words))
+    AND (:owner IS NULL OR s.owner @> ARRAY[:owner])
+    AND s.record % {CODES} IN (SELECT value FROM each_number(:codes))"""
 _MATCHING = Statement(
     "search.matching",
     f"""SELECT rowid FROM search WHERE search MATCH :match AND rank MATCH 'bm25(0.0, 1.0)'
     AND rowid % {CODES} IN (SELECT value FROM each_number(:codes)) ORDER BY rank LIMIT :size""",
+    postgres=f"""SELECT s.record FROM search s WHERE {_MATCHES}
+    ORDER BY (SELECT count(*) FROM each_text(:words) w WHERE w.value = ANY (s.words)) DESC, s.record DESC
+    LIMIT :size""",
 )
+"""Of very many, those with the most of the words: PostgreSQL does not count how rare they are in the whole index."""
 _COUNTED = Statement(
     "search.counted",
     f"""SELECT rowid, counted(search) FROM search WHERE search MATCH :match
     AND rowid % {CODES} IN (SELECT value FROM each_number(:codes)) LIMIT :size""",
+    postgres=f"""SELECT s.record, array_append(ARRAY(
+        SELECT cardinality(array_positions(s.words, w.value)) FROM each_text(:words) w ORDER BY w.key
+    ), cardinality(s.words)) FROM search s WHERE {_MATCHES} LIMIT :size""",
 )
 """Rows ``(number, counts)``, see ``authority/sqlite/counting.py``."""
 _VECTORS_OF = Statement(

@@ -11,13 +11,21 @@ from expunge.authority.port import Statement, Tx
 from expunge.datamap import CODES, Collection
 from expunge.search.embedder import Vectors
 
-_ADD = Statement("search.add", "INSERT INTO search (rowid, owner, words) VALUES (?, ?, ?)")
+_ADD = Statement(
+    "search.add",
+    "INSERT INTO search (rowid, owner, words) VALUES (?, ?, ?)",
+    postgres="INSERT INTO search (record, owner, words) VALUES (?, string_to_array(?, ' '), string_to_array(?, ' '))",
+)
 _ADD_VECTOR = Statement(
     "vectors.add",
     """INSERT INTO vectors (record, org, namespace, agent, user_id, session_id, model, vector)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
 )
-_DROP = Statement("search.drop", "DELETE FROM search WHERE rowid IN (SELECT value FROM each_number(:records))")
+_DROP = Statement(
+    "search.drop",
+    "DELETE FROM search WHERE rowid IN (SELECT value FROM each_number(:records))",
+    postgres="DELETE FROM search WHERE record IN (SELECT value FROM each_number(:records))",
+)
 _DROP_VECTORS = Statement(
     "vectors.drop", "DELETE FROM vectors WHERE record IN (SELECT value FROM each_number(:records))"
 )
@@ -69,11 +77,3 @@ def _vector_rows(items: Iterable[Placed]) -> Iterator[tuple[Any, ...]]:
     for number, identity, entry in items:
         if entry.vector is not None:
             yield (number, *identity, entry.model, entry.vector)
-
-
-_MERGE = Statement("search.merge", "INSERT INTO search (search) VALUES ('optimize')")
-
-
-def merge_index(tx: Tx) -> None:
-    """Write the index anew from the entries that are left: only so do the hashes of those that have gone leave it."""
-    tx.change(_MERGE)

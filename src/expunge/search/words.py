@@ -10,6 +10,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from expunge.errors import InputError
 from expunge.model.identity import PARTS
@@ -26,6 +27,21 @@ _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\u0e00-\u0e7f]"  # written without blanks: sign by sign
     r"|[^\W\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\u0e00-\u0e7f]+"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What is looked for in the index: any of some words, among what has the hash of an owner, if one is given."""
+
+    owner: str | None
+    words: tuple[str, ...]
+
+    @property
+    def phrase(self) -> str:
+        """The same as FTS5 reads it."""
+        any_word = " OR ".join(f'"{word}"' for word in self.words)
+        owned = "" if self.owner is None else f'owner : "{self.owner}" AND '
+        return f"{owned}words : ({any_word})"
 
 
 class Words:
@@ -48,7 +64,7 @@ class Words:
         parts = (("org", org), *zip(PARTS, stored, strict=True))
         return " ".join(self._owner(org, part, value) for part, value in parts)
 
-    def query(self, org: str, text: str, parts: Mapping[str, str]) -> str | None:
+    def query(self, org: str, text: str, parts: Mapping[str, str]) -> Match | None:
         """What finds any of the words of a text, among what belongs to the narrowest of some parts; ``None`` for none.
 
         One part is enough to be quick, and the rest is looked at in the records themselves.
@@ -62,15 +78,14 @@ class Words:
             raise InputError(f"the query has {len(wanted)} different words, more than {MOST_QUERY_WORDS}")
         if not wanted:
             return None
-        any_word = " OR ".join(f'"{self._make(org, word)}"' for word in wanted)
         part = next((part for part in NARROWEST_FIRST if part in parts), None)
-        owned = "" if part is None else f'owner : "{self._owner(org, part, parts[part])}" AND '
-        return f"{owned}words : ({any_word})"
+        owner = None if part is None else self._owner(org, part, parts[part])
+        return Match(owner, tuple(self._make(org, word) for word in wanted))
 
     def owned_by(self, org: str, parts: Mapping[str, str]) -> str:
-        """What finds every entry that belongs to all of some parts; with none of them, to the org."""
+        """The hashes that every entry has that belongs to all of some parts; with none of them, to the org."""
         wanted = parts or {"org": org}
-        return " AND ".join(f'owner : "{self._owner(org, part, value)}"' for part, value in wanted.items())
+        return " ".join(self._owner(org, part, value) for part, value in wanted.items())
 
     def _owner(self, org: str, part: str, value: str) -> str:
         return self._hash(f"{part}\0{org}\0{value}", _OWNER_BYTES)

@@ -29,6 +29,7 @@ _LONG_WAL = 1000
 """Pages after which the WAL is moved into the file: SQLite's own default."""
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.1
+_MERGE = Statement("search.merge", "INSERT INTO search (search) VALUES ('optimize')")
 _DATA_VERSION = Statement("data_version", "PRAGMA data_version")
 _BEGIN_READING = Statement("begin_reading", "SELECT count(*) FROM sqlite_schema")
 
@@ -120,6 +121,11 @@ class SqliteAuthority:
     async def reclaim(self) -> Reclaimed:
         """Empty the WAL into the file; ``deferred`` when somebody still reads what was removed."""
         return await self._hop(self._writing, self._truncate)
+
+    async def compact(self) -> Reclaimed:
+        """Write the search index anew from the entries that are left: only so do the hashes of those that went go."""
+        await self.run(lambda tx: tx.change(_MERGE))
+        return await self.reclaim()
 
     async def examine(self) -> Examined:
         """Look at the connection that writes, and at the files."""

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from expunge.errors import NotOffered, SettingsError
+from expunge.errors import SettingsError
 from expunge.model.ids import shown
 
 _SCHEME = "sqlite:///"
@@ -30,8 +30,6 @@ class Place:
         """
         if url in (":memory:", "sqlite://", "sqlite:///:memory:"):
             return cls(None, "expunge-" + secrets.token_hex(8))
-        if url.startswith(("postgres://", "postgresql://")):
-            raise NotOffered("PostgreSQL is not offered yet", hint="name a file: --db ./expunge.db")
         path = url.removeprefix(_SCHEME)
         if "://" in path:
             scheme = shown(path.split("://")[0])  # the rest may hold a password
@@ -46,6 +44,12 @@ class Place:
             return self.path is not None and self.path.exists()
         except OSError:
             return False
+
+    def beside(self, end: str) -> Path | None:
+        """A file beside the database, named as it is but for its ending; with a whole name, of that name."""
+        if self.path is None:
+            return None
+        return self.path.parent / (end if not end.startswith(".") else self.path.stem + end)
 
     def files(self) -> list[Path]:
         """The database file, its WAL and its shared memory, whether or not they are there; none for memory."""

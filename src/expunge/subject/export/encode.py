@@ -14,18 +14,15 @@ from expunge.model.ids import NOBODY
 
 _ENGINE = frozenset({"rid", "seq", "marked", "ref", "predicate_key"})
 """What the engine writes and makes again; no business of whoever reads an export."""
-_SECOND = 1_000_000
-_YEAR_1 = -62_135_596_800
-"""0001-01-01 in seconds of 1970. Times are counted from it, since the remainder of something negative is negative."""
 
 
 @lru_cache
 def line(kind: Collection) -> str:
-    """The line of a record ``r``, as an expression whose value is bytes. What is NULL, or nobody, has no name in it."""
+    """The line of a record ``r``, as an expression. What is NULL, or nobody, has no name in it."""
     parts = [f"""'{{"collection":"{kind.name}"'"""]
     parts += [_member(column) for column in kind.columns if column.name not in _ENGINE]
     parts += [_lineage(kind), """CASE WHEN r.marked <> 0 THEN ',"hidden":true' END""", "'}'"]
-    return f"CAST(concat({', '.join(parts)}) AS BLOB)"
+    return f"concat({', '.join(parts)})"
 
 
 def _member(column: Column) -> str:
@@ -38,22 +35,16 @@ def _value(column: Column, name: str) -> str:
     if column.kind is Kind.JSON:
         return name
     if column.kind is Kind.FLAG:
-        return f"iif({name}, 'true', 'false')"
+        return f"CASE WHEN {name} = 1 THEN 'true' ELSE 'false' END"
     if column.kind is Kind.SHARE:
-        return f"printf('%!.17g', {name})"
-    return _instant(name) if column.role is Role.TIME else f"json_quote({name})"
-
-
-def _instant(name: str) -> str:
-    """Microseconds since 1970 as ``to_text`` writes them: in UTC, with six digits of a second or none."""
-    since = f"({name} - {_YEAR_1 * _SECOND})"
-    whole = f"""strftime('"%Y-%m-%dT%H:%M:%S', {since} / {_SECOND} + {_YEAR_1}, 'unixepoch')"""
-    return f"""{whole} || iif({name} % {_SECOND} = 0, 'Z"', printf('.%06dZ"', {since} % {_SECOND}))"""
+        return f"share_text({name})"
+    return f"instant_text({name})" if column.role is Role.TIME else f"json_quote({name})"
 
 
 def _lineage(kind: Collection) -> str:
     """The sources of a record, and its rule where that is not its collection's."""
     rule = f"""CASE WHEN max(l.rule) <> '{kind.rule}' THEN ',"lineage":' || json_quote(max(l.rule))
         WHEN min(l.rule) <> '{kind.rule}' THEN ',"lineage":' || json_quote(min(l.rule)) END"""
-    return f"""(SELECT CASE WHEN count(*) THEN concat(',"sources":', json_group_array(l.source), {rule}) END
+    sources = "string_agg(json_quote(l.source), ',' ORDER BY l.source)"
+    return f"""(SELECT CASE WHEN count(*) > 0 THEN concat(',"sources":[', {sources}, ']', {rule}) END
         FROM lineage l WHERE l.derived = r.id AND l.org = r.org)"""

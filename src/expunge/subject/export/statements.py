@@ -50,12 +50,14 @@ def _seen(kind: Collection, *, hidden: bool, tombstoned: bool) -> str:
 
 @lru_cache
 def page(kind: Collection, selector: Selector, *, hidden: bool, tombstoned: bool) -> Statement:
-    """A page of a section: ``seq``, number, and the line."""
+    """A page of a section: ``seq``, number, and the line as bytes."""
+    rest = f"""FROM {selector.joined(kind)}
+        WHERE {selector.where(kind)} AND {_behind(selector)} AND r.rid <= :until
+        {_seen(kind, hidden=hidden, tombstoned=tombstoned)} ORDER BY r.rid LIMIT :size"""
     return Statement(
         f"{kind.name}.export",
-        f"""SELECT r.seq, r.rid, {line(kind)} FROM {selector.joined(kind)}
-        WHERE {selector.where(kind)} AND {_behind(selector)} AND r.rid <= :until
-        {_seen(kind, hidden=hidden, tombstoned=tombstoned)} ORDER BY r.rid LIMIT :size""",
+        f"SELECT r.seq, r.rid, CAST({line(kind)} AS BLOB) {rest}",
+        postgres=f"SELECT r.seq, r.rid, convert_to({line(kind)}, 'UTF8') {rest}",
     )
 
 

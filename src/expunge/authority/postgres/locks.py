@@ -1,0 +1,108 @@
+"""What units of work wait for each other by: advisory locks of the transaction, which end with it (design 6).
+
+A key is two whole numbers: a hash of the org, and which lock of the org. Two orgs whose hashes are the same wait for
+each other, and see nothing of each other.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import psycopg
+
+from expunge.authority.port import GuardKey
+from expunge.model.identity import PARTS
+
+STRIPES = 1024
+"""Of scopes, and of names, for each org."""
+MOST_STRIPES = 128
+"""A unit that would take more takes one lock for all of them: the server has room for some thousands of locks."""
+_NARROWEST_FIRST = ("user_id", "session_id", "agent", "namespace")
+_LEAD, _MANY_SCOPES, _MANY_NAMES, _FIRST_SCOPE = 0, 1, 2, 1 << 16
+_FIRST_NAME = 2 << 16
+
+
+class Again(Exception):
+    """The unit asked for a lock after others that come later in the order, and it is taken: it begins anew."""
+
+
+@dataclass(slots=True)
+class Locks:
+    """The locks of one transaction. The first ones of a sort are waited for, in their order.
+
+    Later ones are only taken when they are free: to wait for them could be to wait for each other.
+    """
+
+    connection: psycopg.Connection
+    _held: set[tuple[str, int]] = field(default_factory=set)
+    _waited: set[str] = field(default_factory=set)
+
+    def lead(self, org: str) -> None:
+        """The erasures of an org work one after the other: marks of one are read by the other."""
+        self._take("lead", org, [_LEAD], shared=False)
+
+    def enter(self, keys: Iterable[GuardKey]) -> None:
+        """Shared: among the units that write."""
+        for org, stripes in _by_org(keys).items():
+            wanted = sorted(stripes) if len(stripes) <= MOST_STRIPES else [_MANY_SCOPES]
+            self._take("scope", org, wanted, shared=True)
+
+    def seal(self, keys: Iterable[GuardKey]) -> None:
+        """Alone: none that writes into these scopes is inside, nor gets in."""
+        by_org: dict[str, set[int]] = {}
+        for key in keys:
+            by_org.setdefault(key.org, {_MANY_SCOPES}).add(_stripe_of_scope(key))
+        for org, stripes in by_org.items():
+            self._take("scope", org, sorted(stripes), shared=False)
+
+    def hold_names(self, org: str, names: Iterable[str]) -> None:
+        """Alone with some names, beside units with other ones; with very many, alone with all."""
+        stripes = sorted({_FIRST_NAME + _hash(name) % STRIPES for name in names})
+        if not stripes:
+            return
+        if len(stripes) > MOST_STRIPES:
+            self._take("names", org, [_MANY_NAMES], shared=False)
+        elif (org, _MANY_NAMES) not in self._held:
+            self._take("names", org, [_MANY_NAMES], shared=True)
+            self._waited.discard("names")
+            self._take("names", org, stripes, shared=False)
+
+    def _take(self, sort: str, org: str, wanted: list[int], *, shared: bool) -> None:
+        missing = [number for number in wanted if (org, number) not in self._held]
+        if not missing:
+            return
+        waits = sort not in self._waited
+        self._waited.add(sort)
+        call = f"pg_{'' if waits else 'try_'}advisory_xact_lock{'_shared' if shared else ''}"
+        text = f"SELECT {call}(%s::int, k) FROM unnest(%s::int[]) AS k"
+        rows = self.connection.execute(text, (_hash(org) - (1 << 31), missing)).fetchall()
+        if not waits and not all(taken for (taken,) in rows):
+            raise Again
+        self._held.update((org, number) for number in missing)
+
+
+def _by_org(keys: Iterable[GuardKey]) -> dict[str, set[int]]:
+    """The stripes of what is written: of the org, and of each part of the identity, for any of them may be sealed."""
+    found: dict[str, set[int]] = {}
+    for key in keys:
+        stripes = found.setdefault(key.org, {_FIRST_SCOPE + _hash("org") % STRIPES})
+        stripes.update(_stripe(part, names[0]) for part, names in zip(PARTS, key.parts, strict=True))
+    return found
+
+
+def _stripe_of_scope(key: GuardKey) -> int:
+    """The stripe of the narrowest part of a scope: whoever writes into it has this one among their own."""
+    named = {part: names[0] for part, names in zip(PARTS, key.parts, strict=True) if names}
+    part = next((part for part in _NARROWEST_FIRST if part in named), None)
+    return _FIRST_SCOPE + _hash("org") % STRIPES if part is None else _stripe(part, named[part])
+
+
+def _stripe(part: str, pseudonym: str) -> int:
+    """By the pseudonym under the oldest key, which every ring holds."""
+    return _FIRST_SCOPE + _hash(f"{part}\0{pseudonym}") % STRIPES
+
+
+def _hash(text: str) -> int:
+    return zlib.crc32(text.encode())

@@ -1,0 +1,103 @@
+"""What a unit of work sees of PostgreSQL: named statements, the locks that it waits for, and the guard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import psycopg
+
+from expunge.authority.fences import fences_of, refuse, values_of
+from expunge.authority.port import GuardKey, Row, Statement
+from expunge.authority.postgres.locks import Locks
+from expunge.authority.postgres.spelling import spelled
+
+_SOME_FENCE = Statement(
+    "fences.some",
+    """SELECT EXISTS (SELECT 1 FROM fences WHERE org = :org AND lowered_seq IS NULL)
+    OR EXISTS (SELECT 1 FROM fences WHERE org = :org AND lowered_seq > :as_of)""",
+)
+_BY_COPY = 20
+"""From so many rows on they are copied in; fewer are inserted one by one, in one go to the server."""
+_INSERT = re.compile(r"INSERT INTO (\w+) \(([\w, ]+)\) VALUES \((?:\?, )*\?\)")
+
+
+class PostgresTx:
+    """A transaction that is already open, at READ COMMITTED: each statement sees what was committed before it."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+        self._locks = Locks(connection)
+
+    def lead(self, org: str) -> None:
+        """Be the only unit of the org that works at an erasure."""
+        self._locks.lead(org)
+
+    def seal(self, keys: Iterable[GuardKey]) -> None:
+        """Wait for the units that write into these scopes, and let no other begin."""
+        self._locks.seal(keys)
+
+    def enter(self, keys: Iterable[GuardKey]) -> None:
+        """Be among the units that ``seal`` waits for."""
+        self._locks.enter(keys)
+
+    def hold_names(self, org: str, names: Iterable[str]) -> None:
+        """Be the only unit that writes under these names."""
+        self._locks.hold_names(org, names)
+
+    def guard(self, keys: Iterable[GuardKey], as_of: int) -> None:
+        """Refuse the unit when a fence matches (law 4).
+
+        The locks are taken by one statement, and the fences are read by the **next**. In one statement both would see
+        what was committed before it began, which is before it waited: a fence that an erasure raised meanwhile would
+        not be seen. So it would be at REPEATABLE READ, where the whole transaction sees what its first statement saw.
+        """
+        keys = list(keys)
+        self._locks.enter(keys)
+        for org in dict.fromkeys(key.org for key in keys):
+            if not self.rows(_SOME_FENCE, org=org, as_of=as_of)[0][0]:
+                continue  # of most orgs none is up, and none came down since
+            for key in keys:
+                if key.org == org:
+                    refuse(self.rows(fences_of(len(key.parts[0])), **values_of(key, as_of)))
+
+    def numbers(self, collection: str, count: int) -> Sequence[int]:
+        """Numbers of the sequence of a collection; those of a unit that is taken back are not given again."""
+        text = f"SELECT nextval('{collection}_rid_seq') FROM generate_series(1, %s)"
+        return [number for (number,) in self._connection.execute(text, (count,)).fetchall()]
+
+    def hold_rows(self, collection: str, org: str, ids: Sequence[str], *, alone: bool) -> bool:
+        """Lock rows, in the order of their numbers."""
+        strength = "NO KEY UPDATE" if alone else "SHARE"
+        text = f"""SELECT 1 FROM {collection} r WHERE r.org = %s AND r.id = ANY(%s) ORDER BY r.rid FOR {strength}"""
+        self._connection.execute(text, (org, list(ids)))
+        return True
+
+    def rows(self, statement: Statement, /, **values: Any) -> list[Row]:
+        """All rows of a statement."""
+        return self._connection.execute(spelled(statement), values).fetchall()
+
+    def change(self, statement: Statement, /, **values: Any) -> int:
+        """Run a statement that changes rows; how many it changed."""
+        return self._connection.execute(spelled(statement), values).rowcount
+
+    def change_many(self, statement: Statement, values: Iterable[Mapping[str, Any] | Sequence[Any]], /) -> None:
+        """Run a statement once for each set of values; many plain inserts are copied in."""
+        rows = iter(values)
+        first = list(islice(rows, _BY_COPY))
+        if not first:
+            return
+        plain = _INSERT.fullmatch(statement.postgres or statement.text)
+        with self._connection.cursor() as cursor:
+            if plain is None or len(first) < _BY_COPY:
+                cursor.executemany(spelled(statement), list(chain(first, rows)))
+            else:
+                _copy(cursor, plain, chain(first, rows))
+
+
+def _copy(cursor: psycopg.Cursor, insert: re.Match[str], rows: Iterator[Any]) -> None:
+    with cursor.copy(f"COPY {insert[1]} ({insert[2]}) FROM STDIN") as copying:
+        for row in rows:
+            copying.write_row(row)
