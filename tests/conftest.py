@@ -11,10 +11,14 @@ from pathlib import Path
 import pytest
 
 from expunge import Expunge, Settings
+from expunge.authority.postgres import PostgresAuthority, PostgresPlace
 from expunge.model.instant import ManualClock
 from tests.crash.kit import copied
 from tests.house import House
 from tests.pg import server as pg
+
+AUTHORITIES = ("sqlite", "memory", "postgres")
+"""What a test may name that is marked ``authorities``: a SQLite file, SQLite in memory, PostgreSQL."""
 
 _skipped: list[str] = []
 _MEMORY, _ROOM = Path("/dev/shm"), 2 << 30
@@ -22,6 +26,7 @@ _MEMORY, _ROOM = Path("/dev/shm"), 2 << 30
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fail-on-skip", action="store_true", help="count a skipped test as a failed run")
+    parser.addoption("--authority", default="sqlite", choices=AUTHORITIES, help="what tests run on that name none")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,9 +54,30 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that is marked ``authorities`` on each that the mark names, on all when it names none."""
+    marker = metafunc.definition.get_closest_marker("authorities")
+    if marker is not None and "authority" in metafunc.fixturenames:
+        metafunc.parametrize("authority", marker.args or AUTHORITIES, indirect=True, scope="function")
+
+
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(db=str(tmp_path / "expunge.db"))
+def authority(request: pytest.FixtureRequest) -> str:
+    """What the test runs on."""
+    return str(getattr(request, "param", None) or request.config.getoption("--authority"))
+
+
+@pytest.fixture
+def settings(authority: str, tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
+    if authority == "memory":
+        return Settings(db=":memory:")
+    if authority == "sqlite":
+        return Settings(db=str(tmp_path / "expunge.db"))
+    return Settings(
+        db=request.getfixturevalue("postgres_place"),
+        keys_file=tmp_path / "expunge.keys",
+        objects=tmp_path / "expunge.objects",
+    )
 
 
 @pytest.fixture
@@ -86,6 +112,27 @@ def house(prepared_house: Path, tmp_path: Path) -> House:
 def postgres_server(pytestconfig: pytest.Config) -> str:
     """The URL of a PostgreSQL server, shared by the run."""
     return pg.server_of(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: str) -> Iterator[str]:
+    """The URL of a database with our schema and nothing in it, to which nobody connects: what is copied."""
+    url = pg.fresh_database(postgres_server)
+    asyncio.run(_migrated(url))
+    yield url
+    pg.drop_database(url)
+
+
+async def _migrated(url: str) -> None:
+    await (await PostgresAuthority.open(PostgresPlace.parse(url), create=True)).close()
+
+
+@pytest.fixture
+def postgres_place(postgres_server: str, postgres_template: str) -> Iterator[str]:
+    """A PostgreSQL database of its own, with our schema."""
+    url = pg.fresh_database(postgres_server, postgres_template)
+    yield url
+    pg.drop_database(url)
 
 
 @pytest.fixture

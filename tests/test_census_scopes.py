@@ -193,7 +193,7 @@ def in_selector(name: str, change: Callable[[str], str], *spellings: str) -> lis
 
 def nothing(text: str) -> str:
     """The statement that says nothing and does nothing."""
-    return text.replace("WHERE", "WHERE 0 AND", 1)
+    return text.replace("WHERE", "WHERE FALSE AND", 1)
 
 
 def the_first(text: str) -> str:

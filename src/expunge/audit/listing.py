@@ -14,13 +14,13 @@ from expunge.model.instant import Instant
 _LIST = Statement(
     "audit.list",
     """SELECT n, key_id, body FROM audit WHERE org = :org AND n < :below AND n >= 1
-    AND (:actors IS NULL OR text_in(body, 'actor') IN (SELECT value FROM each_text(:actors)))
-    AND (:users IS NULL OR EXISTS (
+    AND (CAST(:actors AS TEXT) IS NULL OR text_in(body, 'actor') IN (SELECT value FROM each_text(:actors)))
+    AND (CAST(:users AS TEXT) IS NULL OR EXISTS (
         SELECT 1 FROM each_text(:users) u WHERE instr(body, u.value) > 0 AND EXISTS (
             SELECT 1 FROM each_object(text_in(body, 'subjects')) s WHERE text_in(s.value, 'user_id') = u.value)))
-    AND (:request_id IS NULL OR text_in(body, 'request_id') = :request_id)
-    AND (:since IS NULL OR number_in(body, 'at') >= :since)
-    AND (:until IS NULL OR number_in(body, 'at') < :until)
+    AND (CAST(:request_id AS TEXT) IS NULL OR text_in(body, 'request_id') = :request_id)
+    AND (CAST(:since AS BIGINT) IS NULL OR number_in(body, 'at') >= :since)
+    AND (CAST(:until AS BIGINT) IS NULL OR number_in(body, 'at') < :until)
     ORDER BY n DESC LIMIT :size""",
 )
 """A walk from the newest entry on: nothing stands beside the bodies that could say something else than they do."""

@@ -11,6 +11,7 @@
 ``instant_text(column)``      A time as a JSON text: ISO-8601 in UTC with Z, with six digits of a second or none.
 ``share_text(column)``        A number from 0 to 1 as JSON.
 ``json_quote(value)``         A text, or a whole number, as JSON.
+``instr(text, part)``         Where a text has another inside, counted from 1; 0 where it has not.
 ``least(one, other)``         The smaller of two values, neither of which is NULL.
 ``unindexed(column)``         The column, and no index that begins with it is to be taken. Where the planner goes by
                               statistics it is the column.

@@ -136,7 +136,7 @@ _GIVE_UP = Statement(
     "jobs.give_up",
     """UPDATE jobs SET status = 'failed', claimed_until = NULL, failure = 'its worker did not come back'
     WHERE status IN ('waiting', 'running') AND status = 'running' AND due_at <= :now AND claimed_until <= :now
-    AND attempts >= :most AND +org = :org""",
+    AND attempts >= :most AND unindexed(org) = :org""",
 )
 _DONE = Statement(
     "jobs.done", "UPDATE jobs SET status = 'done' WHERE rid = :rid AND attempts = :attempts AND status = 'running'"

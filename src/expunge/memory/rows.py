@@ -230,7 +230,7 @@ _EXPIRED = Statement(
     "memories.expired",
     f"""SELECT r.rid, r.id FROM memories r WHERE unindexed(r.org) = :org AND r.expires_at IS NOT NULL
     AND (r.expires_at, r.rid) > (:after, :rid) AND r.expires_at <= :now AND r.marked = 0 AND r.state = 'live'
-    AND (:namespace IS NULL OR r.namespace = :namespace)
+    AND (CAST(:namespace AS TEXT) IS NULL OR r.namespace = :namespace)
     AND {is_current(MEMORIES)}
     ORDER BY r.expires_at, r.rid LIMIT :size""",
 )

@@ -69,8 +69,9 @@ LOCATE = Statement("records.locate", " UNION ALL ".join(_located(collection) for
 RESTS_ON = Statement(
     "lineage.rests_on",
     """WITH RECURSIVE up (id) AS (
-        SELECT :id UNION SELECT l.source FROM up CROSS JOIN lineage l ON l.derived = up.id AND l.org = :org)
-    SELECT 1 FROM up WHERE id = :on""",
+        SELECT l.source FROM lineage l WHERE l.org = :org AND l.derived = :id
+        UNION SELECT l.source FROM up CROSS JOIN lineage l ON l.derived = up.id AND l.org = :org)
+    SELECT 1 FROM up WHERE id = :on UNION ALL SELECT 1 WHERE :id = :on""",
 )
 """A row when ``:id`` was made, over any number of steps, from ``:on``."""
 

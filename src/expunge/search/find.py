@@ -234,7 +234,7 @@ def _filter(kind: Collection, shape: Shape) -> str:
 
 
 _MATCHES = f"""s.words && ARRAY(SELECT value FROM each_text(:words))
-    AND (:owner IS NULL OR s.owner @> ARRAY[:owner])
+    AND (CAST(:owner AS TEXT) IS NULL OR s.owner @> ARRAY[:owner])
     AND s.record % {CODES} IN (SELECT value FROM each_number(:codes))"""
 _MATCHING = Statement(
     "search.matching",

@@ -476,6 +476,7 @@ INSERT INTO store (id) VALUES ('st-' || replace(gen_random_uuid()::text, '-', ''
 -- The search index knows a record by rid * 8 + a number for its collection. It holds keyed hashes and no word: of whose
 -- the record is, and of its words in their order with repeats. With fastupdate an entry would first stand in a list of
 -- its own, whose pages keep the hashes after it was merged or its record went; so it goes into its place at once.
+-- VACUUM takes the numbers of records out of these indexes and leaves the hashes: only REINDEX makes them go.
 CREATE TABLE search (
     record bigint PRIMARY KEY,
     owner  text[] COLLATE "C" NOT NULL,
@@ -541,6 +542,8 @@ CREATE FUNCTION text_in(object text, name text) RETURNS text LANGUAGE sql IMMUTA
 RETURN object::jsonb ->> name;
 CREATE FUNCTION number_in(object text, name text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (object::jsonb ->> name)::bigint;
+CREATE FUNCTION instr(text text, part text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN strpos(text, part);
 CREATE FUNCTION first_text(list text, name text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN list::jsonb -> 0 ->> name;
 CREATE FUNCTION first_number(list text, name text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
