@@ -196,7 +196,7 @@ BAD = [
     (("receipt", "er-none"), 2, "UNKNOWN_REQUEST"),
     (("load", "nowhere.jsonl"), 2, "INVALID_INPUT"),
     (("profile", "ann", "--db", "nowhere.db"), 4, "DATABASE_MISSING"),
-    (("profile", "ann", "--db", "postgresql://localhost/x"), 3, "NOT_OFFERED"),
+    (("profile", "ann", "--db", "postgresql://127.0.0.1:1/x"), 4, "DATABASE_AWAY"),
     (("profile", "ann", "--db", "."), 4, "DATABASE_FOREIGN"),
     (("verify", "nowhere.json"), 2, "INVALID_INPUT"),
 ]

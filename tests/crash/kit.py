@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from expunge import Expunge, Settings
-from expunge.authority.port import AtHand, Examined, Inspected, KeptFile, Reclaimed, Statement, Tx, Unit
-from expunge.authority.sqlite import Place, SqliteAuthority
+from expunge.authority.places import open_authority, place_of
+from expunge.authority.port import AtHand, Authority, Examined, Inspected, KeptFile, Reclaimed, Statement, Tx, Unit
 from expunge.model.instant import Clock, ManualClock
 from expunge.stores import Asked, BodyStore, Capabilities, Filing, Found, Permit, Removal
 from tests.support import dump, files_of
@@ -152,7 +152,7 @@ class Watched:
     ``before`` a commit means that the unit has run and COMMIT has not.
     """
 
-    def __init__(self, inner: SqliteAuthority, *, watch: Watch | None = None, gate: Gate | None = None) -> None:
+    def __init__(self, inner: Authority, *, watch: Watch | None = None, gate: Gate | None = None) -> None:
         self.inner, self.name = inner, inner.name
         self.watch, self.gate = watch, gate
         self.passed: list[tuple[str, int]] = []
@@ -177,6 +177,9 @@ class Watched:
         result = await self.inner.reclaim()
         self.say("reclaim", number, "after")
         return result
+
+    async def compact(self) -> Reclaimed:
+        return await self.inner.compact()
 
     async def rehearse(self, unit: Unit[T]) -> T:
         return await self.inner.rehearse(unit)
@@ -274,12 +277,7 @@ class WatchedStore:
 
 async def watched(settings: Settings, *, watch: Watch | None = None, gate: Gate | None = None) -> Watched:
     """A watched authority on the database of some settings."""
-    inner = await SqliteAuthority.open(
-        Place.parse(settings.db),
-        create=False,
-        busy_timeout_s=settings.busy_timeout_s,
-        reclaim_wait_s=settings.reclaim_wait_s,
-    )
+    inner = await open_authority(place_of(settings.db), settings, create=False)
     return Watched(inner, watch=watch, gate=gate)
 
 

@@ -73,8 +73,8 @@ _CHANGING = [name for name in _NAMES if name not in _FIXED]
 _FIND = Statement("requests.find", f"SELECT {_COLUMNS} FROM requests WHERE id = :id AND org = :org")
 _LIST = Statement(
     "requests.list",
-    f"""SELECT {_COLUMNS} FROM requests WHERE org = :org AND rid < :below AND (CAST(:status AS TEXT) IS NULL OR status = :status)
-    ORDER BY rid DESC LIMIT :size""",
+    f"""SELECT {_COLUMNS} FROM requests WHERE org = :org AND rid < :below
+    AND (CAST(:status AS TEXT) IS NULL OR status = :status) ORDER BY rid DESC LIMIT :size""",
 )
 _CLEAR = Statement(
     "requests.clear",

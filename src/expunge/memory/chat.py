@@ -62,6 +62,9 @@ def _session_for(tx: Tx, work: Work, episode: Record) -> Record | None:
     stored = dict(zip(("org", *PARTS), episode.identity.stored(), strict=True))
     if tx.rows(_SESSION, **stored):
         return None
+    replace(work, identity=episode.identity).hold(tx, SESSIONS, [""])
+    if tx.rows(_SESSION, **stored):  # again: whoever opened it meanwhile has ended
+        return None
     now = work.system.clock.now()
     times = {"created_at": min(now, episode.dated), "recorded_at": now, "updated_at": now}
     values = times | {"status": "open", "ended_at": None}

@@ -61,7 +61,8 @@ def _list(parts: tuple[tuple[str, bool], ...], *, of_now: bool) -> Statement:
     return Statement(
         "facts.list",
         f"""SELECT {columns}, {ENDS} FROM facts r WHERE {own} AND {holding}
-        AND (CAST(:subject AS TEXT) IS NULL OR r.subject = :subject) AND (CAST(:predicate AS TEXT) IS NULL OR r.predicate_key = :predicate)
+        AND (CAST(:subject AS TEXT) IS NULL OR r.subject = :subject)
+        AND (CAST(:predicate AS TEXT) IS NULL OR r.predicate_key = :predicate)
         ORDER BY r.valid_from DESC, r.recorded_at DESC, r.rid DESC LIMIT :limit""",
     )
 

@@ -117,7 +117,8 @@ def _versions(kind: Collection) -> Statement:
         f"""SELECT {columns} FROM {kind.name} r
         WHERE r.org = :org AND r.namespace = :namespace AND r.user_id = :user_id AND r.agent = :agent
         AND r.session_id = :session_id AND r.{kind.versioned_by} = :name AND r.marked = 0
-        AND (CAST(:below AS BIGINT) IS NULL OR r.version < :below) ORDER BY r.updated_at DESC, r.version DESC LIMIT :limit""",
+        AND (CAST(:below AS BIGINT) IS NULL OR r.version < :below)
+        ORDER BY r.updated_at DESC, r.version DESC LIMIT :limit""",
     )
 
 

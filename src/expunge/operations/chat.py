@@ -98,6 +98,8 @@ async def remember(system: System, call: Call, given: RememberInput) -> Remember
     def unit(tx: Tx) -> int:
         work = Work(system, given.identity, call.as_of)
         known = [record.id for record in episodes if not record.fresh]
+        if known:
+            work.hold(tx, EPISODES, (), known)
         there = {name for name in known if by_id(tx, EPISODES, given.org, name) is not None}
         wanted = [job for job in jobs if job.sources[0] not in there]
         write_episodes(tx, work, [*records, *wanted])

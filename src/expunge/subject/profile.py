@@ -144,6 +144,7 @@ def _served(end: str) -> str:
 def _newest(kind: Collection, selector: Selector) -> Statement:
     return Statement(
         f"{kind.name}.newest",
-        f"""SELECT r.id, r.{kind.time}, substr({_SAMPLED[kind.name]}, 1, CAST(:chars AS INTEGER)) {_from(kind, selector)}
+        f"""SELECT r.id, r.{kind.time}, substr({_SAMPLED[kind.name]}, 1, CAST(:chars AS INTEGER))
+        {_from(kind, selector)}
         ORDER BY r.{kind.time} DESC, r.id LIMIT :size""",
     )

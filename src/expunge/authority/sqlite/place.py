@@ -24,8 +24,7 @@ class Place:
         """Read a database setting: a path, ``sqlite:///PATH``, or ``:memory:`` (also ``sqlite://``).
 
         Raises:
-            NotOffered: another kind of database.
-            SettingsError: not a usable place.
+            SettingsError: another kind of database, or not a usable place.
 
         """
         if url in (":memory:", "sqlite://", "sqlite:///:memory:"):

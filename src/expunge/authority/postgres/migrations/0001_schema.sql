@@ -569,7 +569,7 @@ RETURN value::text;
 CREATE FUNCTION instant_text(n bigint) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN '"' || instant(n) || 'Z"';
 CREATE FUNCTION share_text(value double precision) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN value = trunc(value) THEN value::text || '.0' ELSE value::text END;
+RETURN CASE WHEN value = trunc(value) THEN value::text || '.0' ELSE regexp_replace(value::text, '^(\d+)e', '\1.0e') END;
 
 -- The views are for other programs: a column that stands here keeps its name and its meaning. '-' means nobody. Times
 -- sort as text.
