@@ -17,6 +17,7 @@ from expunge.erasure import open_erasure
 from expunge.errors import ErasureInProgress, InputError, InvalidExport, InvalidRecords, KeyMissing
 from expunge.model.instant import ManualClock
 from expunge.subject.export import ExportFile
+from expunge.subject.export.manifest import manifest_hash
 from tests.shell import Shell
 from tests.subject.kit import FORMS, counts, exported, fill, person, without_origin
 from tests.support import document, dump, episode, fact, ids, memory, purge_order
@@ -225,6 +226,21 @@ async def test_edges_to_nowhere_are_counted(expunge: Expunge, other: Expunge) ->
     assert set((await dump(other))["lineage"]) == {"f<a"}
 
 
+async def test_an_export_that_a_limit_cut_is_loaded_and_told_of(expunge: Expunge, other: Expunge) -> None:
+    """Law 11: what a limit kept out of an export is missing after its import, too, and the answer says so."""
+    await expunge.put([episode(f"e{n}", "ann") for n in range(3)])
+    cut, manifest = await exported(expunge, "ann", admin=True, section_limit=2)
+    back = await other.import_export(cut)
+    assert (back.loaded, back.complete, manifest["complete"]) == (2, False, False)
+    whole, _ = await exported(expunge, "ann", admin=True, section_limit=3)
+    back = await other.import_export(whole)
+    assert (back.loaded, back.skipped, back.complete) == (1, 2, True)
+
+
+def with_its_hash(manifest: dict[str, Any]) -> dict[str, Any]:
+    return manifest | {"sha256": manifest_hash(manifest)}
+
+
 def damaged(data: bytes) -> dict[str, bytes]:
     """An export in JSON lines, damaged in every way."""
     lines = data.splitlines(keepends=True)
@@ -242,6 +258,8 @@ def damaged(data: bytes) -> dict[str, bytes]:
         "the manifest edited": data.replace(b'"complete":true', b'"complete":null'),
         "something behind it": data + b"{}\n",
         "a huge number": b"".join(lines[:-1]) + huge,
+        "not said whether complete": b"".join(lines[:-1])
+        + json.dumps({"manifest": with_its_hash({k: v for k, v in manifest.items() if k != "complete"})}).encode(),
         "no origin": b"".join(lines[:-1]) + no_origin,
         "no JSON": b"".join(lines[:-1]) + b"x\n" + lines[-1],
         "not an object": b"".join(lines[:-1]) + b"[]\n" + lines[-1],
@@ -364,5 +382,10 @@ def test_the_command_loads_an_export(tmp_path: Path) -> None:
     (tmp_path / "cut.zip").write_bytes((tmp_path / "ann.zip").read_bytes()[:200])
     assert shell.error("load", "cut.zip", "--db", "bad.db", exits=2)["code"] == "INVALID_EXPORT"
     assert not (tmp_path / "bad.db").exists()
+    assert b"not complete" not in shell.run("load", "ann.zip", "--db", "new/other.db").stderr
+    more = "".join(json.dumps(episode(f"more{n}", "ann")) + "\n" for n in range(2))
+    shell.run("load", "-", "--db", "new/other.db", stdin=more.encode())
+    shell.run("export", "ann", "--admin", "--section-limit", "1", "-o", "one.json", "--db", "new/other.db")
+    assert b"not complete when it was made" in shell.run("load", "one.json", "--db", "beside.db").stderr
     assert shell.error("load", "in.jsonl", "--ledger", "ledger.jsonl", exits=2)["code"] == "INVALID_INPUT"
     assert person("x", "x")

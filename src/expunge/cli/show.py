@@ -56,6 +56,8 @@ def loaded(answer: PutOutput) -> None:
 
 
 def _not_brought_back(answer: ImportOutput) -> None:
+    if not answer.complete:
+        err().print("the export was not complete when it was made: its manifest says what is missing", style="yellow")
     for count, what in (
         (answer.erased_since, "that were erased since the export was made"),
         (answer.hidden_left_out, "that an erasure hid when the export was made"),

@@ -139,6 +139,7 @@ class ImportOutput(PutOutput):
     """What became of an export: as of other records, and what it did not bring back."""
 
     origin: str = Field(description="The store that made it.")
+    complete: bool = Field(description="Whether it held all that was in its scope; its manifest says what is missing.")
     erased_since: int = Field(description="Records that were erased after it was made; they did not come back.")
     edges_left_out: int = Field(description="Sources that records name and that are neither here nor in the export.")
     hidden_left_out: int = Field(description="Records that an erasure hid when it was made.")
@@ -170,6 +171,7 @@ async def import_export(system: System, call: Call, given: ImportInput) -> Impor
     return ImportOutput(
         **said_of(outcome),
         origin=origin["store"],
+        complete=file.manifest["complete"],
         erased_since=sifted.erased,
         edges_left_out=sifted.edges,
         hidden_left_out=len(file.lines) - len(lines),

@@ -236,6 +236,7 @@ def _has_form(manifest: dict[str, Any]) -> bool:
         and isinstance(origin.get("store"), str)
         and isinstance(origin.get("exported_at"), str)
         and type(origin.get("as_of")) is int
+        and isinstance(manifest.get("complete"), bool)
         and isinstance(manifest.get("sections"), dict)
     )
 
