@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import warnings
 import zipfile
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from expunge import Expunge, Settings
 from expunge.erasure import open_erasure
 from expunge.errors import ErasureInProgress, InputError, InvalidExport, InvalidRecords, KeyMissing
 from expunge.model.instant import ManualClock
-from expunge.subject.export import ExportFile
+from expunge.subject.export import ExportFile, reader
 from expunge.subject.export.manifest import manifest_hash
 from tests.shell import Shell
 from tests.subject.kit import FORMS, counts, exported, fill, person, without_origin
@@ -320,6 +322,66 @@ async def test_a_damaged_zip_is_refused_whole(expunge: Expunge, other: Expunge, 
             await other.import_export(bad)
     assert not ids(await dump(other))
     assert not [path for path in (tmp_path / "other").rglob("*/*") if path.is_file() and path.stat().st_size > 1000]
+
+
+async def test_a_zip_that_can_be_read_in_two_ways_is_refused(expunge: Expunge, other: Expunge) -> None:
+    """Bad input: what no export holds, two files of a name, other ways to pack, and zips before or behind are refused."""
+    await expunge.put([document("d", "t", "ann")])
+    data, _ = await exported(expunge, "ann", format="zip")
+    packed = zipfile.ZipFile(io.BytesIO(data))
+    members = [(name, packed.read(name)) for name in packed.namelist()]
+
+    def made(more: list[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", method) as archive, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of two files of a name
+            for name, content in [*members, *more]:
+                archive.writestr(name, content)
+        return file.getvalue()
+
+    bad = {
+        name: made([(name, b"x")])
+        for name in ("/etc/x", "../../x", "bodies/../x", "a/", "C:\\x", "\x1b[31m", "x" * 999)
+    }
+    bad |= {
+        "two documents": made(members[:1]),
+        "another document": made([("export.json", b"{}")]),
+        "two bodies": made([("bodies/000001", b"x")]),
+        "bzip2": made([], zipfile.ZIP_BZIP2),
+        "lzma": made([], zipfile.ZIP_LZMA),
+        "something behind it": data + b"x",
+        "something before it": b"PK\x03\x04" + data,
+        "two zips": data + data,
+    }
+    for name, file in bad.items():
+        with pytest.raises(InvalidExport) as refused:
+            await other.import_export(file)
+        assert refused.value.message.isprintable(), name
+    assert not ids(await dump(other))
+    assert (await other.import_export(made([]))).loaded == 2
+
+
+def test_of_a_zip_that_is_no_export_the_start_alone_is_unpacked() -> None:
+    """Bad input: a small zip of a huge document is refused by its first line: the damage in its middle is never met."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("export.json", bytes(64 << 20))
+    damaged = bytearray(made.getvalue())
+    damaged[len(damaged) // 2] ^= 0xFF
+    with pytest.raises(InvalidExport, match="is not an export of Expunge"):
+        ExportFile.read(bytes(damaged))
+    with pytest.raises(zlib.error), zipfile.ZipFile(io.BytesIO(damaged)) as archive:
+        archive.read("export.json")
+
+
+def test_a_line_in_a_zip_that_no_export_has_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bad input: one line without an end, behind a right head."""
+    monkeypatch.setattr(reader, "_MOST_LINE", 1 << 20)
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("export.json", b'{"format":"expunge-export","version":1,"sections":{\n' + bytes(2 << 20))
+    with pytest.raises(InvalidExport, match="a line has more than 1048576 bytes"):
+        ExportFile.read(made.getvalue())
 
 
 @pytest.mark.parametrize("form", FORMS)
