@@ -8,7 +8,8 @@ import json
 import warnings
 import zipfile
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from expunge.erasure import open_erasure
 from expunge.errors import ErasureInProgress, InputError, InvalidExport, InvalidRecords, KeyMissing
 from expunge.model.instant import ManualClock
 from expunge.subject.export import ExportFile, reader
-from expunge.subject.export.manifest import manifest_hash
+from expunge.subject.export.manifest import Hashed, manifest_hash
 from tests.shell import Shell
 from tests.subject.kit import FORMS, counts, exported, fill, person, without_origin
 from tests.support import document, dump, episode, fact, ids, memory, purge_order
@@ -359,6 +360,54 @@ async def test_a_zip_that_can_be_read_in_two_ways_is_refused(expunge: Expunge, o
         assert refused.value.message.isprintable(), name
     assert not ids(await dump(other))
     assert (await other.import_export(made([]))).loaded == 2
+
+
+def forged(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """An export in JSON lines that somebody changed and gave its hashes again."""
+    head, *lines, last = data.splitlines()
+    sections: dict[str, Hashed] = {}
+    changed = []
+    for line in lines:
+        record = json.loads(line)
+        change(record)
+        changed.append(json.dumps(record).encode())
+        sections.setdefault(record["collection"], Hashed()).add([changed[-1]])
+    manifest = json.loads(last)["manifest"]
+    manifest["sections"] |= {name: section.as_json() for name, section in sections.items()}
+    return b"\n".join([head, *changed, json.dumps({"manifest": with_its_hash(manifest)}).encode(), b""])
+
+
+async def test_a_body_is_as_long_as_its_record_says_and_not_too_long(
+    expunge: Expunge, other: Expunge, tmp_path: Path, clock: ManualClock
+) -> None:
+    """Bad input: `max_attachment_bytes` holds for the bodies of an export, and no record tells another length."""
+    await expunge.put([document("d", "t", "ann", text="x" * 5000)])
+    data, _ = await exported(expunge, "ann", format="jsonl")
+
+    def shorter(record: dict[str, Any], collection: str) -> None:
+        if record["collection"] == collection:
+            record["bytes"] = 4999
+
+    for collection in ("documents", "bodies"):
+        with pytest.raises(InvalidRecords, match="field bytes: is"):
+            await other.import_export(forged(data, partial(shorter, collection=collection)))
+
+    def both(record: dict[str, Any]) -> None:
+        shorter(record, "documents")
+        shorter(record, "bodies")
+
+    with pytest.raises(InvalidExport, match="was edited"):
+        await other.import_export(forged(data, both))
+    for most, loaded in ((4999, None), (5000, 6)):
+        settings = Settings(db=str(tmp_path / f"{most}.db"), max_attachment_bytes=most)
+        async with Expunge(settings=settings, clock=clock) as small:
+            if loaded is None:
+                with pytest.raises(InvalidRecords, match="max_attachment_bytes"):
+                    await small.import_export(data)
+                assert not ids(await dump(small))
+            else:
+                assert (await small.import_export(data)).loaded == loaded
+    assert not ids(await dump(other))
 
 
 def test_of_a_zip_that_is_no_export_the_start_alone_is_unpacked() -> None:

@@ -157,7 +157,7 @@ async def import_export(system: System, call: Call, given: ImportInput) -> Impor
     own = origin["store"] == await system.store_id()
     call = call if not own else Call(call.actor, {file.org: _counter(origin, call.as_of[file.org])}, call.progress)
     lines = [line for line in file.lines if not line.record.get("hidden")]
-    carried = Carried(file.body_of, file.has_body)
+    carried = Carried(file.body_of, file.size_of, system.settings.max_attachment_bytes)
     batch = await asyncio.to_thread(
         Batch,
         (line.record for line in lines),

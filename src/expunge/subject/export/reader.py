@@ -89,9 +89,10 @@ class ExportFile:
         found.archive = archive
         return found
 
-    def has_body(self, record_id: str) -> bool:
-        """Whether it holds the body of a record."""
-        return record_id in self.bodies
+    def size_of(self, record_id: str) -> int | None:
+        """How many bytes the body of a record has, ``None`` where the export has none."""
+        body = self.bodies.get(record_id)
+        return None if body is None else body.bytes
 
     @property
     def org(self) -> str:
@@ -114,7 +115,7 @@ class ExportFile:
             data = self._member(body) if encoded is None else base64.b64decode(encoded, validate=True)
         except (KeyError, *_BROKEN_ZIP):
             raise InvalidExport(f"the body of {shown(record_id)} cannot be read") from None
-        if hashlib.sha256(data).hexdigest() != body.sha256:
+        if len(data) != body.bytes or hashlib.sha256(data).hexdigest() != body.sha256:
             raise InvalidExport(f"the body of {shown(record_id)} was edited")
         return data
 
