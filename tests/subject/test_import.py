@@ -492,6 +492,7 @@ def test_the_command_loads_an_export(tmp_path: Path) -> None:
     assert (back["loaded"], back["erased_since"]) == (0, 1)
     (tmp_path / "cut.zip").write_bytes((tmp_path / "ann.zip").read_bytes()[:200])
     assert shell.error("load", "cut.zip", "--db", "bad.db", exits=2)["code"] == "INVALID_EXPORT"
+    assert shell.error("load", "cut.zip", "--skip-bad", "--db", "bad.db", exits=2)["code"] == "INVALID_EXPORT"
     assert not (tmp_path / "bad.db").exists()
     assert b"not complete" not in shell.run("load", "ann.zip", "--db", "new/other.db").stderr
     more = "".join(json.dumps(episode(f"more{n}", "ann")) + "\n" for n in range(2))

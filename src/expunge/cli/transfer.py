@@ -51,7 +51,7 @@ def load(
     """Load records from a file, whole or not at all; or what an export holds, but for what was erased since."""
     is_new = not place_of(target.settings.db).exists()
     data = read_input(file) if is_new else None
-    if data is not None and not skip_bad:  # a bad file shall not make a database
+    if data is not None and (is_export(data) or not skip_bad):  # a bad file shall not make a database
         _check(target, data, _folder(file))
 
     async def work(expunge: Expunge) -> Any:
