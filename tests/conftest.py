@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterator
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,28 @@ def settings(authority: str, tmp_path: Path, request: pytest.FixtureRequest) -> 
         keys_file=tmp_path / "expunge.keys",
         objects=tmp_path / "expunge.objects",
     )
+
+
+@pytest.fixture
+def places(authority: str, request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[str]]:
+    """Gives one more database each time, for a test that needs many: each is gone when it is let go of."""
+    server = template = ""
+    if authority == "postgres":
+        server, template = (request.getfixturevalue(name) for name in ("postgres_server", "postgres_template"))
+
+    @contextmanager
+    def place() -> Iterator[str]:
+        if server:
+            url = pg.fresh_database(server, template)
+            yield url
+            pg.drop_database(url)
+        elif authority == "memory":
+            yield ":memory:"
+        else:
+            with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+                yield str(Path(folder) / "expunge.db")
+
+    return place
 
 
 @pytest.fixture

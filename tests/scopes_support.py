@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from expunge import Expunge, Settings
+from expunge.authority.places import open_authority, place_of
 from expunge.authority.port import Statement, Tx
-from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.datamap import RECORDS
 from expunge.model.instant import Clock, ManualClock, parse_instant
 from expunge.model.scope import Scope
@@ -88,18 +88,23 @@ async def state(expunge: Expunge) -> dict[str, Any]:
     return await everything(expunge)
 
 
+Places = Callable[[], AbstractContextManager[str]]
+"""What the fixture `places` gives."""
+
+
 @asynccontextmanager
 async def opened(
-    *, batch_rows: int = 20_000, gate: Gate | None = None, clock: Clock | None = None
+    places: Places, *, batch_rows: int = 20_000, gate: Gate | None = None, clock: Clock | None = None
 ) -> AsyncIterator[tuple[Expunge, Path]]:
-    """A system in memory with an object folder, and a folder that holds the file `a.txt` to attach."""
-    with tempfile.TemporaryDirectory(dir=_RAM) as name:
+    """A system on a database of its own with an object folder, and a folder that holds the file `a.txt` to attach."""
+    with tempfile.TemporaryDirectory(dir=_RAM) as name, places() as db:
         folder = Path(name)
         (folder / "a.txt").write_bytes(b"attached")
-        settings = Settings(db=":memory:", objects=folder / "objects", batch_rows=batch_rows)
+        keys = None if db == ":memory:" else folder / "expunge.keys"
+        settings = Settings(db=db, keys_file=keys, objects=folder / "objects", batch_rows=batch_rows)
         authority = None
         if gate is not None:
-            authority = Watched(await SqliteAuthority.open(Place.parse(settings.db), create=True), gate=gate)
+            authority = Watched(await open_authority(place_of(db), settings, create=True), gate=gate)
         async with Expunge(settings=settings, authority=authority, clock=clock or ManualClock(NOW)) as expunge:
             yield expunge, folder
 
