@@ -126,10 +126,28 @@ def prepared_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return house.folder
 
 
+@pytest.fixture(scope="session")
+def prepared_served_house(
+    postgres_server: str, postgres_template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[House]:
+    """The same on a server."""
+    url = pg.fresh_database(postgres_server, postgres_template)
+    house = House(tmp_path_factory.mktemp("prepared") / "house", url)
+    asyncio.run(house.fill())
+    yield house
+    pg.drop_database(url)
+
+
 @pytest.fixture
-def house(prepared_house: Path, tmp_path: Path) -> House:
+def house(authority: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[House]:
     """A copy of the filled house, to be changed."""
-    return House(copied(prepared_house, tmp_path / "house"))
+    if authority != "postgres":
+        yield House(copied(request.getfixturevalue("prepared_house"), tmp_path / "house"))
+        return
+    prepared: House = request.getfixturevalue("prepared_served_house")
+    url = pg.fresh_database(request.getfixturevalue("postgres_server"), prepared.db)
+    yield House(copied(prepared.folder, tmp_path / "house"), url)
+    pg.drop_database(url)
 
 
 @pytest.fixture(scope="session")

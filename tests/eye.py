@@ -24,8 +24,8 @@ RAW = Path(__file__).parent / "raw"
 SCHEMA = "expunge"
 OF_SQLITE = {"sqlite_sequence", "search_data", "search_idx", "search_docsize", "search_config"}
 """SQLite's own: the numbers of rows, and what the search index is kept in (its words are keyed hashes)."""
-OF_POSTGRES = {"schema_version"}
-"""What a pragma says of a SQLite file."""
+OF_POSTGRES = {"schema_version", "search.record"}
+"""What a table of a server says in a column, and SQLite without one: by a pragma, and as the number of a row."""
 
 _SPELLINGS = (
     (re.compile(r"\bzeroblob\((\d+)\)"), r"decode(repeat('00', \1), 'hex')"),
@@ -109,9 +109,9 @@ def told(db: str, *statements: str) -> list[list[list[Any]]]:
     return found
 
 
-def schema_of(db: str) -> Schema:
+def schema_of(expunge: Expunge) -> Schema:
     """Every table and view with its columns, but for what is the database's own."""
-    if is_served(db):
+    if is_served(expunge.settings.db):
         text = f"""SELECT c.relname, a.attname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
             WHERE n.nspname = '{SCHEMA}' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY c.relname, a.attnum"""
@@ -120,10 +120,9 @@ def schema_of(db: str) -> Schema:
         text = """SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
             WHERE t.type IN ('table', 'view') ORDER BY t.name, c.cid"""
         own = OF_SQLITE
-    ((*rows,),) = told(db, text)
     found: Schema = {}
-    for table, column in rows:
-        if table not in own:
+    for table, column in behind(expunge, text):
+        if not {table, f"{table}.{column}"} & own:
             found.setdefault(table, []).append(column)
     return found
 

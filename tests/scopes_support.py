@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from expunge import Expunge, Settings
@@ -107,6 +109,13 @@ async def opened(
             authority = Watched(await open_authority(place_of(db), settings, create=True), gate=gate)
         async with Expunge(settings=settings, authority=authority, clock=clock or ManualClock(NOW)) as expunge:
             yield expunge, folder
+
+
+def examples(most: int) -> Any:
+    """How many examples a test takes. What it is given as a fixture makes a database of its own for each."""
+    return hypothesis_settings(
+        max_examples=most, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
 
 
 def at(day: int) -> str:

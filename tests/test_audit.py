@@ -17,6 +17,8 @@ from tests.audit_support import ORG, as_actor, ask, erase_as, happened, holding,
 from tests.support import HOSTILE_IDS, audited, episode, one_of_each
 from tests.test_erasure import hold
 
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
+
 # --- what is in it --------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from expunge import Expunge
@@ -30,6 +30,7 @@ from tests.scopes_support import (
     Places,
     ask,
     at,
+    examples,
     expect,
     instant,
     opened,
@@ -49,11 +50,6 @@ HERE = {f"authority.{name}" for name in (*KINDS, "lineage", "search", "vectors",
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock(NOW)
-
-
-def examples(most: int) -> Any:
-    """How many examples a test takes. What it is given as a fixture makes a database of its own for each."""
-    return settings(max_examples=most, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 # --- the selector ------------------------------------------------------------------------------------------------
