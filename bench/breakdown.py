@@ -113,6 +113,9 @@ class _TimedTx:
     def hold_names(self, org: str, names: Iterable[str]) -> None:
         self._inner.hold_names(org, names)
 
+    def settle(self, org: str) -> None:
+        self._inner.settle(org)
+
     def numbers(self, collection: str, count: int) -> Sequence[int]:
         return self._inner.numbers(collection, count)
 

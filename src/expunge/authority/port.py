@@ -113,6 +113,10 @@ class Tx(Protocol):
         """Keep other units from writing under these names (ids, keys of versions) until the commit."""
         ...
 
+    def settle(self, org: str) -> None:
+        """Come to the row of the org: it is the last that is waited for, and others wait for it until the commit."""
+        ...
+
     def guard(self, keys: Iterable[GuardKey], as_of: int) -> None:
         """Refuse the unit when a fence that matches a key is up, or came down after ``as_of`` (law 4).
 

@@ -120,6 +120,8 @@ class Saga:
             raise NotAtOnce
         by_id = request.exact or others_may_mark(tx, request) or may_revive(request.clear_scope, counts)
         marking = marking_of(tx, request, hiding=False)
+        if request.before is not None or request.lowered_seq is not None:
+            marking.hold_scope()
         marked = marking.mark_scope() if by_id else marking.mark_linked()
         marking.close_over(marked)
         if any(counts[kind.name] for kind in RECORDS if kind.body_in) or marking.has_bodies():

@@ -32,6 +32,9 @@ class SqliteTx:
     def hold_names(self, org: str, names: Iterable[str]) -> None:
         """Nothing: no other unit writes."""
 
+    def settle(self, org: str) -> None:
+        """Nothing: no other unit writes."""
+
     def guard(self, keys: Iterable[GuardKey], as_of: int) -> None:
         """Refuse the unit when a fence matches (law 4); the erasure raises it in a writing transaction too."""
         for key in keys:
