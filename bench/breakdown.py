@@ -101,8 +101,8 @@ class _TimedTx:
     def __init__(self, inner: Tx, hop: Hop) -> None:
         self._inner, self._hop = inner, hop
 
-    def lead(self, org: str) -> None:
-        self._inner.lead(org)
+    def lead(self, org: str, sealing: Iterable[GuardKey] = ()) -> None:
+        self._inner.lead(org, sealing)
 
     def seal(self, keys: Iterable[GuardKey]) -> None:
         self._inner.seal(keys)

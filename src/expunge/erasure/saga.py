@@ -131,7 +131,7 @@ class Saga:
             marking.settle()
             outcome = marking.outcome()
             request.effects = outcome.effects
-            queue_rebuilds(tx, request, self._system.clock.now())
+            queue_rebuilds(tx, request, self._system)
             planned.update(outcome.totals if by_id else outcome.derived)
         request.done(Step.MARK)
         lower(tx, request)
@@ -205,7 +205,7 @@ class Saga:
         marking.hide_again()
         take_back_unfounded(tx, request)
         note_marks(request, marking, self._system)
-        queue_rebuilds(tx, request, self._system.clock.now())
+        queue_rebuilds(tx, request, self._system)
 
     async def _empty_stores(self) -> None:
         """The bodies go before the rows that name them; a store that does not do it ends the run as failed."""

@@ -23,7 +23,7 @@ MOST_STRIPES = 128
 _PATIENCE_S = 0.25
 _PAUSE_S = 0.005
 _NARROWEST_FIRST = ("user_id", "session_id", "agent", "namespace")
-_LEAD, _MANY_SCOPES, _MANY_NAMES, _FIRST_SCOPE = 0, 1, 2, 1 << 16
+_LEAD, _MANY_SCOPES, _MANY_NAMES, _WORKS, _FIRST_SCOPE = 0, 1, 2, 3, 1 << 16
 _FIRST_NAME = 2 << 16
 
 
@@ -43,14 +43,19 @@ class Locks:
     """By org and number, whether it is held alone."""
     _waited: set[str] = field(default_factory=set)
 
-    def lead(self, org: str) -> None:
-        """The erasures of an org work one after the other: marks of one are read by the other."""
+    def lead(self, org: str, sealing: Iterable[GuardKey] = ()) -> None:
+        """The erasures of an org work one after the other: marks of one are read by the other.
+
+        While one waits for who writes into its scope, it has nothing that those could wait for.
+        """
         self._take("lead", org, [_LEAD], shared=False)
+        self.seal(sealing)
+        self._take("works", org, [_WORKS], shared=False)
 
     @property
     def leads(self) -> bool:
         """Whether the unit works at an erasure. It waits for rows, and who does not work at one never waits for it."""
-        return any(number == _LEAD and alone for (_, number), alone in self._held.items())
+        return any(number == _LEAD for _, number in self._held)
 
     def settle(self, org: str, *, has_rows: bool) -> None:
         """Come to the row of the org, which is waited for: so nothing is waited for after it.
@@ -59,10 +64,10 @@ class Locks:
         only for a moment for one that works just now.
         """
         self._waited.update(("scope", "names"))
-        if not has_rows or (org, _LEAD) in self._held:
+        if not has_rows or (org, _WORKS) in self._held:
             return
         give_up = time.monotonic() + _PATIENCE_S
-        while not self._ask(org, [_LEAD], shared=True, waits=False):
+        while not self._ask(org, [_WORKS], shared=True, waits=False):
             if time.monotonic() >= give_up:
                 raise Again
             time.sleep(_PAUSE_S)

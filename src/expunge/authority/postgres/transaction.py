@@ -35,9 +35,9 @@ class PostgresTx:
         self._locks = Locks(connection)
         self._has_rows = False
 
-    def lead(self, org: str) -> None:
+    def lead(self, org: str, sealing: Iterable[GuardKey] = ()) -> None:
         """Be the only unit of the org that works at an erasure."""
-        self._locks.lead(org)
+        self._locks.lead(org, sealing)
 
     def seal(self, keys: Iterable[GuardKey]) -> None:
         """Wait for the units that write into these scopes, and let no other begin."""

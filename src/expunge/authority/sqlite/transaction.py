@@ -20,7 +20,7 @@ class SqliteTx:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
-    def lead(self, org: str) -> None:
+    def lead(self, org: str, sealing: Iterable[GuardKey] = ()) -> None:
         """Nothing: no other unit writes."""
 
     def seal(self, keys: Iterable[GuardKey]) -> None:
