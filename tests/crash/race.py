@@ -85,7 +85,9 @@ repeated: Counter[str] = Counter()
 class _CountedRepeat(postgres._Repeat):
     def __init__(self, cause: BaseException) -> None:
         super().__init__(cause)
-        repeated[type(cause).__name__] += 1
+        where = traceback.extract_tb(cause.__traceback__)
+        names = [frame.name for frame in where if "/authority/postgres/" in frame.filename]
+        repeated[f"{type(cause).__name__} in {names[-2] if len(names) > 1 else names}"] += 1
 
 
 def count_repeats() -> None:

@@ -147,9 +147,7 @@ def main():
     for line in sys.stdin:
         what, _, file = line.strip().partition(" ")
         connection.execute(begin)
-        if what == "fences":
-            told = fences_of(connection, names)
-        elif what == "written":
+        if what == "written":
             told = missing(connection, names, json.loads(Path(file).read_text(encoding="utf-8")))
         else:
             told = check(connection, names, quiet=what == "quiet")

@@ -20,7 +20,7 @@ STRIPES = 1024
 """Of scopes, and of names, for each org."""
 MOST_STRIPES = 128
 """A unit that would take more takes one lock for all of them: the server has room for some thousands of locks."""
-_PATIENCE_S = 0.25
+_PATIENCE_S = 0.05
 _PAUSE_S = 0.005
 _NARROWEST_FIRST = ("user_id", "session_id", "agent", "namespace")
 _LEAD, _MANY_SCOPES, _MANY_NAMES, _WORKS, _FIRST_SCOPE = 0, 1, 2, 3, 1 << 16
