@@ -20,6 +20,7 @@ from expunge.authority.port import GuardKey, Tx
 from expunge.authority.postgres.connection import options
 from expunge.authority.postgres.locks import MOST_STRIPES, Again, Locks
 from expunge.authority.postgres.place import PostgresPlace
+from expunge.authority.postgres.transaction import PostgresTx
 from expunge.errors import DatabaseBusy, UnknownRun
 from expunge.memory.jobs import take_job
 from tests.agents.kit import read
@@ -52,7 +53,7 @@ class Unit:
         self.locks = Locks(self.connection)
         self._thread = ThreadPoolExecutor(1)
 
-    def begin(self, call: Callable[..., None], *given: Any, **named: Any) -> Future[None]:
+    def begin(self, call: Callable[..., Any], *given: Any, **named: Any) -> Future[Any]:
         return self._thread.submit(call, *given, **named)
 
     def waits(self, other: psycopg.Connection) -> bool:
@@ -82,6 +83,11 @@ class Two:
                 return True
         call.result()
         return False
+
+
+@pytest.fixture
+def served(postgres_place: str, tmp_path: Any) -> Settings:
+    return Settings(db=postgres_place, keys_file=tmp_path / "expunge.keys", busy_timeout_s=1.0)
 
 
 @pytest.fixture
@@ -195,6 +201,20 @@ async def _hop(expunge: Expunge, unit: Callable[[Tx], None]) -> None:
     await expunge.system.authority.run(unit)
 
 
+async def test_only_an_erasure_waits_for_rows(served: Settings, two: Two) -> None:
+    """A writer holds scopes and names that an erasure may wait for: where a row is taken, it begins anew."""
+    async with Expunge(settings=served) as expunge:
+        await expunge.put([episode("e<1>", "ann")], org=ORG)
+    PostgresTx(two.one.connection).hold_rows("episodes", ORG, ["e<1>"], alone=True)
+    writer, eraser = PostgresTx(two.other.connection), PostgresTx(two.other.connection)
+    with pytest.raises(Again):
+        writer.hold_rows("episodes", ORG, ["e<1>"], alone=False)
+    two.other.end()
+    two.other.connection.execute("BEGIN")
+    eraser.lead(ORG)
+    assert two.waits(two.other, two.other.begin(eraser.hold_rows, "episodes", ORG, ["e<1>"], alone=True))
+
+
 @contextmanager
 def inside(expunge: Expunge, work: Callable[[Tx], Any]) -> Iterator[None]:
     """A unit that does something and stays open, on a thread of its own."""
@@ -213,11 +233,6 @@ def inside(expunge: Expunge, work: Callable[[Tx], Any]) -> Iterator[None]:
     finally:
         goes_on.set()
         thread.join()
-
-
-@pytest.fixture
-def served(postgres_place: str, tmp_path: Any) -> Settings:
-    return Settings(db=postgres_place, keys_file=tmp_path / "expunge.keys", busy_timeout_s=1.0)
 
 
 async def test_who_is_in_the_way_all_the_time_makes_the_database_busy(served: Settings):
