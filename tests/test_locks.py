@@ -21,10 +21,11 @@ from expunge.authority.postgres.connection import options
 from expunge.authority.postgres.locks import MOST_STRIPES, Again, Locks
 from expunge.authority.postgres.place import PostgresPlace
 from expunge.authority.postgres.transaction import PostgresTx
+from expunge.erasure.preview import _rehearse
 from expunge.errors import DatabaseBusy, UnknownRun
 from expunge.memory.jobs import take_job
 from tests.agents.kit import read
-from tests.support import episode, memory
+from tests.support import episode, memory, purge_order
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -197,8 +198,9 @@ def test_who_has_rows_comes_to_the_row_of_the_org_only_while_no_erasure_works(tw
     two.other.locks.settle(ORG, has_rows=True)
 
 
-async def _hop(expunge: Expunge, unit: Callable[[Tx], None]) -> None:
-    await expunge.system.authority.run(unit)
+async def _hop(expunge: Expunge, unit: Callable[[Tx], None], *, rehearses: bool) -> None:
+    authority = expunge.system.authority
+    await (authority.rehearse(unit) if rehearses else authority.run(unit))
 
 
 async def test_only_an_erasure_waits_for_rows(served: Settings, two: Two) -> None:
@@ -216,7 +218,7 @@ async def test_only_an_erasure_waits_for_rows(served: Settings, two: Two) -> Non
 
 
 @contextmanager
-def inside(expunge: Expunge, work: Callable[[Tx], Any]) -> Iterator[None]:
+def inside(expunge: Expunge, work: Callable[[Tx], Any], *, rehearses: bool = False) -> Iterator[None]:
     """A unit that does something and stays open, on a thread of its own."""
     working, goes_on = threading.Event(), threading.Event()
 
@@ -225,7 +227,7 @@ def inside(expunge: Expunge, work: Callable[[Tx], Any]) -> Iterator[None]:
         working.set()
         assert goes_on.wait(PATIENCE_S)
 
-    thread = threading.Thread(target=lambda: asyncio.run(_hop(expunge, unit)))
+    thread = threading.Thread(target=lambda: asyncio.run(_hop(expunge, unit, rehearses=rehearses)))
     thread.start()
     assert working.wait(PATIENCE_S)
     try:
@@ -306,6 +308,17 @@ async def test_the_audit_of_an_org_has_one_end_whoever_appends(served: Settings)
         verdict = await one.system.authority.read(lambda tx: verify(tx, keys, "fresh"))
         assert (verdict.entries, verdict.fault) == (20, None)
         assert await read(one, "SELECT count(*), max(n) FROM audit WHERE org = 'fresh'") == [(20, 20)]
+
+
+async def test_previews_of_one_scope_do_not_wait_for_each_other(served: Settings):
+    """Each rehearses under a number of its own, and takes back what it marked."""
+    order = purge_order("ann", org=ORG)
+    async with Expunge(settings=served) as one, Expunge(settings=served) as other:
+        await one.put([episode("e<1>", "ann"), memory("m<1>", "sum", sources=["e<1>"])], org=ORG)
+        with inside(other, lambda tx: _rehearse(tx, other.system, order), rehearses=True):
+            found = await asyncio.wait_for(one.preview("ann", org=ORG), 0.9)
+        assert found.goes["episodes"]["direct"] == found.goes["memories"]["derived"] == 1
+        assert await read(one, "SELECT count(*) FROM marks") == [(0,)]
 
 
 async def test_a_job_is_taken_once(served: Settings):
