@@ -230,7 +230,7 @@ def restored(found: RestoreOutput) -> None:
 def reclaimed(answer: ReclaimOutput) -> None:
     """Whether the bytes are gone."""
     if answer.deferred:
-        out().print(Text(f"deferred: {answer.deferred}; later: expunge reclaim", "yellow"))
+        out().print(Text(f"deferred: {answer.deferred}; until: {answer.until}", "yellow"))
     else:
         out().print("the bytes of what was removed are gone")
 
