@@ -226,7 +226,11 @@ async def _perform(
     except ValidationError as fault:
         first = fault.errors()[0]
         where = ".".join(shown(part) if isinstance(part, str) else str(part) for part in first["loc"])
-        raise InputError(f"{operation.name}: {where or 'input'}: {first['msg'].lower()}") from None
+        said = first["msg"][:1].lower() + first["msg"][1:]
+        raise InputError(
+            f"{operation.name}: {where or 'input'}: {said}",
+            hint=f"what {operation.name} takes stands in docs/reference/operations.md",
+        ) from None
     if as_of is not None and not _are_counters(as_of):
         raise InputError("as_of does not hold counters", hint="take it with as_of() when the work begins")
     if as_of is None:
