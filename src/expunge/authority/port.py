@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -10,6 +11,11 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from expunge.model.instant import Instant
 
 T = TypeVar("T")
+ONE_ORG: ContextVar[str | None] = ContextVar("one_org", default=None)
+"""The org that the operation at hand is about, where it is about one: an authority that can keeps it from all others.
+
+Each statement names its org; this is a second wall, for the case that one does not.
+"""
 Row = tuple[Any, ...]
 
 

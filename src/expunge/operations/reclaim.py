@@ -17,7 +17,7 @@ class ReclaimOutput(Output):
 
 
 async def reclaim(system: System, _call: Call, _given: NoInput) -> ReclaimOutput:
-    """Make the bytes of what was removed go, for all erasures at once; the receipts of those that waited are signed again.
+    """Make the bytes of what was removed go, for all erasures at once; what waited for it is signed for again.
 
     On SQLite: merge the search index, and move the write-ahead log into the file. An erasure does the second itself.
     The keyed hashes of its words leave the index when that merges by itself, which it does when a third of its entries

@@ -7,13 +7,15 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import psycopg
+from psycopg import sql
 from psycopg_pool import ConnectionPool
 
-from expunge.authority.port import AtHand, Examined, Inspected, KeptFile, Reclaimed, Tx, Unit
+from expunge.authority.port import ONE_ORG, AtHand, Examined, Inspected, KeptFile, Reclaimed, Tx, Unit
 from expunge.authority.postgres.compacting import DEFERRED, compact
 from expunge.authority.postgres.connection import REPEATED, faults, options, prepare
 from expunge.authority.postgres.examine import examine
@@ -25,8 +27,10 @@ from expunge.errors import DatabaseAway
 
 T = TypeVar("T")
 
-_BEGIN = "BEGIN"
+_BEGIN_WRITING = "BEGIN"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_KEPT_TO_ONE = "{}; SET LOCAL expunge.org = {}"
+_WALLED = "SELECT row_security_active('sessions')"
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 _FEWEST_ATTEMPTS = 3
@@ -56,6 +60,7 @@ class PostgresAuthority:
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="expunge-postgres")
         self._pool = self._a_pool(connections, "units")
         self._apart = self._a_pool(1, "census")
+        self._walled = False
 
     def _a_pool(self, connections: int, name: str) -> ConnectionPool:
         asked = options(self.place, lock_timeout_s=self._busy_timeout_s)
@@ -137,12 +142,14 @@ class PostgresAuthority:
             await asyncio.to_thread(pool.close)
 
     async def _hop(self, job: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, job)
+        here = copy_context()  # the thread has to know which org the operation is about
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: here.run(job))
 
     def _open(self, *, create: bool) -> None:
         asked = options(self.place, lock_timeout_s=self._busy_timeout_s)
         with faults(self.place), psycopg.connect(**asked) as connection:
             migrate(connection, self.place, create=create)
+            ((self._walled,),) = connection.execute(_WALLED).fetchall()
         self._pool.open()
         self._apart.open()
 
@@ -164,7 +171,7 @@ class PostgresAuthority:
 
     def _attempt(self, connection: psycopg.Connection, unit: Unit[T], *, keep: bool) -> T:
         try:
-            connection.execute(_BEGIN)
+            self._begin(connection, _BEGIN_WRITING)
             result = unit(PostgresTx(connection, holds=keep))
         except BaseException as fault:
             _take_back(connection)
@@ -182,6 +189,14 @@ class PostgresAuthority:
             ) from fault
         return result
 
+    def _begin(self, connection: psycopg.Connection, text: str) -> None:
+        """Begin, in one go with what keeps the transaction to one org where row-level security binds this role."""
+        org = ONE_ORG.get() if self._walled else None
+        if org is None:
+            connection.execute(text.encode())
+        else:
+            connection.execute(sql.SQL(_KEPT_TO_ONE).format(sql.SQL(text), sql.Literal(org)))
+
     def _compact(self) -> Reclaimed:
         with faults(self.place), self._apart.connection() as connection:
             return compact(connection)
@@ -192,7 +207,7 @@ class PostgresAuthority:
 
     def _read(self, pool: ConnectionPool, unit: Unit[T]) -> T:
         with faults(self.place), pool.connection() as connection:
-            connection.execute(_BEGIN_READING)
+            self._begin(connection, _BEGIN_READING)
             try:
                 return unit(PostgresTx(connection, holds=False))
             finally:

@@ -48,9 +48,17 @@ def examine(connection: psycopg.Connection) -> Examined:
         settings.append(
             Setting(name, "0", str(count), severity="warn", next="receipts say that standbys are not covered")
         )
+    settings.append(_wall(connection))
     ((server, schema),) = connection.execute(_VERSIONS).fetchall()
     versions = {"postgresql": str(server), "psycopg": psycopg.__version__, "schema": str(schema)}
     return Examined(versions=versions, settings=settings, files=[], waiting_bytes=None, uncovered=uncovered(connection))
+
+
+def _wall(connection: psycopg.Connection) -> Setting:
+    """Whether the server itself keeps one org from another, or the role is above that."""
+    ((active,),) = connection.execute("SELECT row_security_active('sessions')").fetchall()
+    found = "on" if active else "passed over, since the role is a superuser or has BYPASSRLS"
+    return Setting("row-level security", "on", found, severity="warn", next="serve with a role that has no such right")
 
 
 def uncovered(connection: psycopg.Connection) -> list[str]:
