@@ -1,20 +1,15 @@
-"""Asking the audit, and changing a database behind its back."""
+"""Asking the audit."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
-from expunge import Expunge
+from expunge import Expunge, Settings
 from expunge.authority.port import Statement
 from expunge.operations import OPERATIONS, Actor, Role, perform
 from expunge.operations.audit import Listed, VerifyOutput
-from tests.support import files_of
+from tests.eye import bytes_of
 
-RAW = Path(__file__).parent / "raw"
 ORG = "default"
 
 
@@ -51,14 +46,7 @@ async def erase_as(expunge: Expunge, actor: str, user: str, **more: Any) -> Any:
     return await as_actor(expunge, actor, "erasure.request", **words)
 
 
-def tamper(database: str, *statements: str) -> None:
-    """Change a database as another program does that knows nothing of the keys."""
-    subprocess.run(
-        [sys.executable, str(RAW / "tamper.py"), database], input=json.dumps(statements), text=True, check=True
-    )
-
-
-def holding(folder: Path, *words: str) -> list[str]:
-    """Which words stand in any byte of a folder."""
-    data = b"".join(files_of(folder).values())
+def holding(settings: Settings, *words: str) -> list[str]:
+    """Which words stand in any byte that there is."""
+    data = b"".join(bytes_of(settings).values())
     return [word for word in words if word.encode() in data]

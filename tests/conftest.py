@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterator
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,28 @@ def settings(authority: str, tmp_path: Path, request: pytest.FixtureRequest) -> 
 
 
 @pytest.fixture
+def places(authority: str, request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[str]]:
+    """Gives one more database each time, for a test that needs many: each is gone when it is let go of."""
+    server = template = ""
+    if authority == "postgres":
+        server, template = (request.getfixturevalue(name) for name in ("postgres_server", "postgres_template"))
+
+    @contextmanager
+    def place() -> Iterator[str]:
+        if server:
+            url = pg.fresh_database(server, template)
+            yield url
+            pg.drop_database(url)
+        elif authority == "memory":
+            yield ":memory:"
+        else:
+            with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+                yield str(Path(folder) / "expunge.db")
+
+    return place
+
+
+@pytest.fixture
 async def expunge(settings: Settings, clock: ManualClock) -> AsyncIterator[Expunge]:
     """A system on a database file of its own."""
     async with Expunge(settings=settings, clock=clock) as opened:
@@ -102,10 +126,28 @@ def prepared_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return house.folder
 
 
+@pytest.fixture(scope="session")
+def prepared_served_house(
+    postgres_server: str, postgres_template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[House]:
+    """The same on a server."""
+    url = pg.fresh_database(postgres_server, postgres_template)
+    house = House(tmp_path_factory.mktemp("prepared") / "house", url)
+    asyncio.run(house.fill())
+    yield house
+    pg.drop_database(url)
+
+
 @pytest.fixture
-def house(prepared_house: Path, tmp_path: Path) -> House:
+def house(authority: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[House]:
     """A copy of the filled house, to be changed."""
-    return House(copied(prepared_house, tmp_path / "house"))
+    if authority != "postgres":
+        yield House(copied(request.getfixturevalue("prepared_house"), tmp_path / "house"))
+        return
+    prepared: House = request.getfixturevalue("prepared_served_house")
+    url = pg.fresh_database(request.getfixturevalue("postgres_server"), prepared.db)
+    yield House(copied(prepared.folder, tmp_path / "house"), url)
+    pg.drop_database(url)
 
 
 @pytest.fixture(scope="session")

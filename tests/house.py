@@ -95,11 +95,13 @@ USER = SCOPES["user"]
 class House:
     """A database, its keys, its objects folder, and the folder that the files came from."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, db: str | None = None) -> None:
+        """Take a folder, and the URL of a database that does not lie in it."""
         self.folder, self.objects, self.given = folder, folder / "objects", folder / "given"
+        self.db = db or str(folder / "expunge.db")
 
     def settings(self, **fields: Any) -> Settings:
-        return Settings(db=str(self.folder / "expunge.db"), objects=self.objects, **fields)
+        return Settings(db=self.db, objects=self.objects, keys_file=self.folder / "expunge.keys", **fields)
 
     def open(self, bodies: BodyStore | None = None, clock: ManualClock | None = None, **settings: Any) -> Expunge:
         return Expunge(settings=self.settings(**settings), clock=clock or ManualClock(), bodies=bodies)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from expunge import Expunge, Settings
+from expunge.authority.places import open_authority, place_of
 from expunge.authority.port import Statement, Tx
-from expunge.authority.sqlite import Place, SqliteAuthority
 from expunge.datamap import RECORDS
 from expunge.model.instant import Clock, ManualClock, parse_instant
 from expunge.model.scope import Scope
@@ -88,20 +90,32 @@ async def state(expunge: Expunge) -> dict[str, Any]:
     return await everything(expunge)
 
 
+Places = Callable[[], AbstractContextManager[str]]
+"""What the fixture `places` gives."""
+
+
 @asynccontextmanager
 async def opened(
-    *, batch_rows: int = 20_000, gate: Gate | None = None, clock: Clock | None = None
+    places: Places, *, batch_rows: int = 20_000, gate: Gate | None = None, clock: Clock | None = None
 ) -> AsyncIterator[tuple[Expunge, Path]]:
-    """A system in memory with an object folder, and a folder that holds the file `a.txt` to attach."""
-    with tempfile.TemporaryDirectory(dir=_RAM) as name:
+    """A system on a database of its own with an object folder, and a folder that holds the file `a.txt` to attach."""
+    with tempfile.TemporaryDirectory(dir=_RAM) as name, places() as db:
         folder = Path(name)
         (folder / "a.txt").write_bytes(b"attached")
-        settings = Settings(db=":memory:", objects=folder / "objects", batch_rows=batch_rows)
+        keys = None if db == ":memory:" else folder / "expunge.keys"
+        settings = Settings(db=db, keys_file=keys, objects=folder / "objects", batch_rows=batch_rows)
         authority = None
         if gate is not None:
-            authority = Watched(await SqliteAuthority.open(Place.parse(settings.db), create=True), gate=gate)
+            authority = Watched(await open_authority(place_of(db), settings, create=True), gate=gate)
         async with Expunge(settings=settings, authority=authority, clock=clock or ManualClock(NOW)) as expunge:
             yield expunge, folder
+
+
+def examples(most: int) -> Any:
+    """How many examples a test takes. What it is given as a fixture makes a database of its own for each."""
+    return hypothesis_settings(
+        max_examples=most, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
 
 
 def at(day: int) -> str:

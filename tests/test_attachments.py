@@ -27,9 +27,13 @@ from expunge.stores.faulty import Fault, Faulty
 from expunge.stores.folder import FolderStore
 from expunge.stores.recording import Recording
 from tests.crash.kit import watched
+from tests.eye import changed
 from tests.house import without_rights
 from tests.shell import Shell
 from tests.support import dump, episode, event, files_of, ids, memory, purge_order
+
+BOTH = pytest.mark.authorities("sqlite", "postgres")
+"""What is about rows, and not about files alone."""
 
 LIMIT = 3 * 1024 * 1024
 LARGE = b"0123456789abcdef" * (LIMIT // 16)
@@ -63,8 +67,8 @@ def given(tmp_path: Path) -> Given:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(db=str(tmp_path / "expunge.db"), max_attachment_bytes=LIMIT)
+def settings(settings: Settings) -> Settings:
+    return changed(settings, max_attachment_bytes=LIMIT)
 
 
 def told(name: str, *files: Any, user: str | None = "ann", **fields: Any) -> dict[str, Any]:
@@ -108,6 +112,7 @@ async def refused(expunge: Expunge, given: Given, *records: Any) -> InvalidRecor
 # --- what comes in --------------------------------------------------------------------------------------------------
 
 
+@BOTH
 async def test_files_come_in_with_their_episode(expunge: Expunge, given: Given) -> None:
     """The load format: the bytes of each file are kept under its episode, whose identity they share."""
     files = [given.write("one.txt", b"one"), given.write("deep/er/two.bin", bytes(range(256)))]
@@ -137,6 +142,7 @@ async def test_files_of_every_size(expunge: Expunge, given: Given, data: bytes) 
     assert await bodies(expunge) == {}
 
 
+@BOTH
 async def test_file_names_are_opaque(expunge: Expunge, given: Given) -> None:
     """Law 12: each hostile name is another file; kept as it is, and erased without touching another."""
     names = [given.write(name, f"bytes of {name}".encode()) for name in HOSTILE_NAMES]
@@ -171,6 +177,7 @@ async def test_the_objects_folder_tells_nobody(expunge: Expunge, given: Given) -
     assert {stat.S_IMODE(path.stat().st_mode) for path in paths if path.is_file()} == {0o600}
 
 
+@BOTH
 async def test_the_same_again_is_skipped_and_other_bytes_are_an_error(expunge: Expunge, given: Given) -> None:
     """The load format: same id, same content is skipped; other bytes under a name are other content."""
     record = told("e", "good.txt", given.write("more.txt", b"more"))
@@ -198,6 +205,7 @@ async def test_an_episode_that_was_there_gets_attachments(expunge: Expunge, give
     assert await bodies(expunge) == {}
 
 
+@BOTH
 async def test_an_episode_that_comes_twice_brings_what_either_brings(expunge: Expunge, given: Given) -> None:
     """Law 16: a line that says the same of an episode but for its files adds those that it has."""
     given.write("more.txt", b"more")
@@ -207,6 +215,7 @@ async def test_an_episode_that_comes_twice_brings_what_either_brings(expunge: Ex
     assert set(await attached(expunge)) == {("e", "good.txt"), ("e", "more.txt")}
 
 
+@BOTH
 async def test_an_episode_that_is_hidden_gets_none(expunge: Expunge, given: Given) -> None:
     """Law 5: nothing is added to what an erasure hides, and no body is left behind."""
     await expunge.put([told("e")], attachments_from=given.folder)
@@ -217,6 +226,7 @@ async def test_an_episode_that_is_hidden_gets_none(expunge: Expunge, given: Give
     assert await bodies(expunge) == {}
 
 
+@BOTH
 async def test_two_at_once(expunge: Expunge, given: Given) -> None:
     """Law 16: of two that bring the same file at once one is skipped, and each row has its one body."""
     puts = [expunge.put([told("e", "good.txt")], attachments_from=given.folder) for _ in range(4)]
@@ -225,6 +235,7 @@ async def test_two_at_once(expunge: Expunge, given: Given) -> None:
     assert await attached(expunge) == {("e", "good.txt"): b"good bytes"}
 
 
+@BOTH
 async def test_one_file_of_two_episodes(expunge: Expunge, given: Given) -> None:
     """Law 10: a file that two people brought is two bodies, and one of them going leaves the other byte-equal."""
     records = [told("e", "good.txt"), told("f", "good.txt", user="bob"), told("g", "good.txt", org="other")]
@@ -351,6 +362,7 @@ async def test_without_a_folder_there_are_no_paths(expunge: Expunge, given: Give
     assert (await expunge.put([told("e")])).loaded == 1
 
 
+@BOTH
 async def test_an_attachment_takes_no_id_of_another_record(expunge: Expunge, given: Given) -> None:
     """Law 16: a record whose id is the one of an attachment is named as bad, and never lost in silence."""
     taken = "at-" + hashlib.sha256(canonical_plain(["e", "good.txt"])).hexdigest()[:32]
@@ -440,6 +452,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@BOTH
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_file_that_changes_while_it_is_read(
     settings: Settings, clock: ManualClock, given: Given, tmp_path: Path, change: str
@@ -460,6 +473,7 @@ async def test_a_file_that_changes_while_it_is_read(
         assert await bodies(expunge) == {}
 
 
+@BOTH
 async def test_a_store_that_takes_one_body_and_not_the_next(
     settings: Settings, clock: ManualClock, given: Given, tmp_path: Path
 ) -> None:
@@ -477,6 +491,7 @@ async def test_a_store_that_takes_one_body_and_not_the_next(
         assert await bodies(expunge) == {}
 
 
+@BOTH
 async def test_a_unit_that_is_refused_stores_nothing(
     settings: Settings, clock: ManualClock, given: Given, tmp_path: Path
 ) -> None:
@@ -501,6 +516,7 @@ async def test_a_unit_that_is_refused_stores_nothing(
         assert set(await attached(expunge)) == {("b", "good.txt"), ("e", "good.txt")}
 
 
+@BOTH
 async def test_a_fence_that_goes_up_while_bodies_are_stored(
     settings: Settings, clock: ManualClock, given: Given, tmp_path: Path
 ) -> None:
@@ -529,6 +545,7 @@ async def test_what_the_store_finds_bad_leaves_no_body(expunge: Expunge, given: 
     assert set(await attached(expunge)) == {("e", "good.txt")}
 
 
+@BOTH
 @pytest.mark.parametrize("fault", [Fault.RAISES, Fault.TIMES_OUT, Fault.NO_OP])
 async def test_a_body_that_cannot_be_taken_away_again(
     settings: Settings, clock: ManualClock, given: Given, tmp_path: Path, fault: Fault

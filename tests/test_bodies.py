@@ -39,6 +39,8 @@ from tests.house import (
 )
 from tests.support import dump, ids
 
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
+
 # --- bodies that no row names ---------------------------------------------------------------------------------------
 
 

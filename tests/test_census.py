@@ -20,7 +20,10 @@ from expunge.datamap.selector import Selector
 from expunge.erasure import purging
 from expunge.erasure import statements as saga_statements
 from expunge.model.instant import ManualClock
+from tests.eye import behind, changed, is_served
 from tests.support import document, dump, episode, event, fact, ids, memory, of_agents, one_of_each
+
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
 
 NAMES = [kind.name for kind in RECORDS if kind.body_in is None and kind.written_by is None]
 """What has bodies, or comes with it, is removed with them, and is mutated in test_census_scopes.py."""
@@ -131,9 +134,9 @@ async def test_edges_that_stay_turn_it_red(filled: Expunge, monkeypatch: pytest.
     assert answer.residue["lineage"] > 0
 
 
-async def test_a_page_that_is_skipped_turns_it_red(clock: ManualClock, tmp_path: Any, monkeypatch: Any) -> None:
+async def test_a_page_that_is_skipped_turns_it_red(settings: Settings, clock: ManualClock, monkeypatch: Any) -> None:
     """Law 7 and law 11: mutation `skipped page`; with pages of 5, the second page of 12 episodes is not purged."""
-    settings = Settings(db=str(tmp_path / "x.db"), batch_rows=5)
+    settings = changed(settings, batch_rows=5)
     async with Expunge(settings=settings, clock=clock) as expunge:
         await expunge.put([episode(f"e{n:02}", "ann") for n in range(12)])
         real, calls = purging.purge_marked, []
@@ -277,22 +280,27 @@ async def test_what_outlives_a_derived_record_turns_it_red(filled: Expunge, name
 async def without_trigger(expunge: Expunge, name: str, collection: str) -> AsyncIterator[None]:
     """Let the entries, or the vectors, of a collection outlive its records; at the end what did is taken out by hand."""
     trigger, code = f"{collection}_leave", {"episodes": 1, "memories": 2, "facts": 3, "chunks": 4}[collection]
-    ((made,),) = await rows_of(expunge, f"SELECT sql FROM sqlite_schema WHERE name = '{trigger}'")
+    drop, made, of_trigger = trigger_of(expunge, trigger, collection)
     mutant = "\n".join(line for line in made.splitlines() if f"FROM {name} " not in line)
     assert mutant != made
-    change(expunge, f"DROP TRIGGER {trigger}", mutant)
+    behind(expunge, drop, mutant, *of_trigger)
     yield
-    key = {"search": "rowid", "vectors": "record"}[name]
+    key = "rowid" if name == "search" and not is_served(expunge.settings.db) else "record"
     there = f"SELECT rid * 8 + {code} FROM {collection}"
-    change(expunge, f"DROP TRIGGER {trigger}", made)
-    change(expunge, f"DELETE FROM {name} WHERE {key} % 8 = {code} AND {key} NOT IN ({there})")
+    behind(expunge, drop, made, *of_trigger)
+    behind(expunge, f"DELETE FROM {name} WHERE {key} % 8 = {code} AND {key} NOT IN ({there})")
 
 
-def change(expunge: Expunge, *texts: str) -> None:
-    """Change the database behind everybody's back."""
-    store: Any = expunge.system.authority
-    for text in texts:
-        store._writer.execute(text).fetchall()
+def trigger_of(expunge: Expunge, name: str, collection: str) -> tuple[str, str, list[str]]:
+    """What takes a trigger away, the text that says what it does, and what is to be said after that text."""
+    if not is_served(expunge.settings.db):
+        ((made,),) = behind(expunge, f"SELECT sql FROM sqlite_schema WHERE name = '{name}'")
+        return f"DROP TRIGGER {name}", made, []
+    text = "SELECT pg_get_functiondef(tgfoid), pg_get_triggerdef(oid) FROM pg_trigger"
+    ((made, trigger),) = behind(expunge, f"{text} WHERE tgname = '{name}'")
+    # The function is that of all collections: this one gets one of its own.
+    made, trigger = (said.replace("leave_search(", f"leave_{collection}(") for said in (made, trigger))
+    return f"DROP TRIGGER {name} ON {collection}", made, [trigger]
 
 
 def of_bob(dumped: dict[str, dict[str, tuple[Any, ...]]]) -> dict[str, tuple[Any, ...]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from expunge.datamap import selector as selector_statements
 from expunge.datamap.selector import Selector
 from expunge.erasure import marking, purging
 from expunge.erasure import statements as saga_statements
-from tests.scopes_support import KINDS, OUTLIVE_A_SESSION, TIMES, at, ids_served, opened
+from tests.scopes_support import KINDS, OUTLIVE_A_SESSION, TIMES, Places, at, ids_served, opened
 from tests.support import answer, block, document, dump, episode, event, fact, ids, job, memory, session
 
 Mutant = tuple[Any, str, Any]
@@ -41,15 +42,21 @@ BOTH_MODES = ("purge", "hide")
 
 
 def each(*scopes: str, reached: bool = False, several: bool = False, modes: tuple[str, ...] = BOTH_MODES) -> Any:
-    """The cases: collection, scope and mode; only where it is found by whose it is, or has more than one record."""
+    """The cases: collection, scope and mode; only where it is found by whose it is, or has more than one record.
+
+    All of them in memory; on PostgreSQL one for each collection, over all the scopes and modes in turn.
+    """
     cases = []
-    for kind in RECORDS:
+    for number, kind in enumerate(RECORDS):
+        of_kind = []
         for scope in scopes or SCOPES:
             by_lineage = scope == "session" and kind.name in OUTLIVE_A_SESSION
             is_only_one = scope == "session" and kind.name == "sessions"
             if not (reached and by_lineage) and not (several and is_only_one):
-                cases += [(kind.name, scope, mode) for mode in modes]
-    return pytest.mark.parametrize(("name", "scope", "mode"), cases)
+                of_kind += [(kind.name, scope, mode) for mode in modes]
+        cases += [("memory", *case) for case in of_kind]
+        cases += [("postgres", *of_kind[number % len(of_kind)])] if of_kind else []
+    return pytest.mark.parametrize(("authority", "name", "scope", "mode"), cases, indirect=["authority"])
 
 
 def records_of(scope: str, name: str) -> list[dict[str, Any]]:
@@ -88,9 +95,11 @@ def theirs() -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def filled(scope: str, name: str, batch_rows: int) -> AsyncIterator[tuple[Expunge, set[str], set[str]]]:
+async def filled(
+    places: Places, scope: str, name: str, batch_rows: int
+) -> AsyncIterator[tuple[Expunge, set[str], set[str]]]:
     """A store with what a scope takes and what it does not, and the ids of both."""
-    async with opened(batch_rows=batch_rows) as (expunge, folder):
+    async with opened(places, batch_rows=batch_rows) as (expunge, folder):
         mine, strangers = records_of(scope, name), theirs()
         if scope == "org":
             await expunge.put(strangers, org="other", attachments_from=folder)
@@ -132,11 +141,16 @@ def fresh_statements() -> Iterator[None]:
 
 
 async def turns_red_and_heals(
-    monkeypatch: pytest.MonkeyPatch, case: tuple[str, str, str], mutants: list[Mutant], *, batch_rows: int = 20_000
+    places: Places,
+    monkeypatch: pytest.MonkeyPatch,
+    case: tuple[str, str, str],
+    mutants: list[Mutant],
+    *,
+    batch_rows: int = 20_000,
 ) -> None:
     """Erase with a mutant: it fails and names the collection; without it a resume ends it, and the others are left."""
     name, scope, mode = case
-    async with filled(scope, name, batch_rows) as (expunge, go, stay):
+    async with filled(places, scope, name, batch_rows) as (expunge, go, stay):
         before = await dump(expunge)
         with monkeypatch.context() as patched:
             for module, attribute, mutant in mutants:
@@ -159,12 +173,17 @@ async def turns_red_and_heals(
         assert (await expunge.call("erasure.census", request_id=answer.request_id)).residue_count == 0
 
 
+def changed(statement: Statement, change: Callable[[str], str]) -> Statement:
+    """A statement with its text changed, on each authority."""
+    return replace(statement, text=change(statement.text), postgres=statement.postgres and change(statement.postgres))
+
+
 def instead(name: str, change: Callable[[str], str], real: Callable[..., Statement]) -> Callable[..., Statement]:
     """What makes a statement, with its text changed for one collection."""
 
     def made(kind: Collection, *more: Any) -> Statement:
         statement = real(kind, *more)
-        return Statement(statement.name, change(statement.text)) if kind.name == name else statement
+        return changed(statement, change) if kind.name == name else statement
 
     return made
 
@@ -215,40 +234,50 @@ def wrong_column(name: str, scope: str) -> Callable[[str], str]:
 
 
 @each()
-async def test_what_does_nothing(monkeypatch: pytest.MonkeyPatch, name: str, scope: str, mode: str) -> None:
+async def test_what_does_nothing(
+    places: Places, monkeypatch: pytest.MonkeyPatch, name: str, scope: str, mode: str
+) -> None:
     """Law 7: mutation `no-op` of what removes or hides."""
-    await turns_red_and_heals(monkeypatch, (name, scope, mode), in_effect(name, mode, nothing))
+    await turns_red_and_heals(places, monkeypatch, (name, scope, mode), in_effect(name, mode, nothing))
 
 
 @each("user", "session", "org", several=True)
-async def test_what_takes_a_part(monkeypatch: pytest.MonkeyPatch, name: str, scope: str, mode: str) -> None:
+async def test_what_takes_a_part(
+    places: Places, monkeypatch: pytest.MonkeyPatch, name: str, scope: str, mode: str
+) -> None:
     """Law 7, law 11: mutation `cap` of what removes or hides, which is done in batches."""
-    await turns_red_and_heals(monkeypatch, (name, scope, mode), in_effect(name, mode, the_first), batch_rows=3)
+    await turns_red_and_heals(places, monkeypatch, (name, scope, mode), in_effect(name, mode, the_first), batch_rows=3)
 
 
 @each(reached=True)
-async def test_a_wrong_column(monkeypatch: pytest.MonkeyPatch, name: str, scope: str, mode: str) -> None:
+async def test_a_wrong_column(
+    places: Places, monkeypatch: pytest.MonkeyPatch, name: str, scope: str, mode: str
+) -> None:
     """Law 7: mutation `wrong column`, in the spelling that finds."""
     mutants = in_selector(name, wrong_column(name, scope), "where")
-    await turns_red_and_heals(monkeypatch, (name, scope, mode), mutants)
+    await turns_red_and_heals(places, monkeypatch, (name, scope, mode), mutants)
 
 
 @each("user", "session", "org", "dated", reached=True, modes=("purge",))
-async def test_a_wrong_column_in_the_delete(monkeypatch: pytest.MonkeyPatch, name: str, scope: str, mode: str) -> None:
+async def test_a_wrong_column_in_the_delete(
+    places: Places, monkeypatch: pytest.MonkeyPatch, name: str, scope: str, mode: str
+) -> None:
     """Law 7: mutation `wrong column`, in the spelling that deletes without finding first.
 
     What has ties is deleted by its mark as well, so that way is closed; with attachments it is the only way.
     """
     mutants = in_selector(name, wrong_column(name, scope), "within")
     mutants.append((purging, "delete_marked", instead(name, nothing, saga_statements.delete_marked)))
-    await turns_red_and_heals(monkeypatch, (name, scope, mode), mutants)
+    await turns_red_and_heals(places, monkeypatch, (name, scope, mode), mutants)
 
 
 @each("namespaces", "session", "dated", reached=True, several=True)
-async def test_a_selector_with_a_cap(monkeypatch: pytest.MonkeyPatch, name: str, scope: str, mode: str) -> None:
+async def test_a_selector_with_a_cap(
+    places: Places, monkeypatch: pytest.MonkeyPatch, name: str, scope: str, mode: str
+) -> None:
     """Law 7, law 11: mutation `cap`, in both spellings at once, where all is done in one commit."""
     mutants = in_selector(name, lambda text: f"{text} AND r.rid <= 1", "where", "within")
-    await turns_red_and_heals(monkeypatch, (name, scope, mode), mutants)
+    await turns_red_and_heals(places, monkeypatch, (name, scope, mode), mutants)
 
 
 def test_every_collection_is_mutated() -> None:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
+
+import pytest
 
 from expunge import Agent, Expunge
 from expunge.datamap.views import VIEWS
 from expunge.model.instant import ManualClock
+from tests.eye import told
 from tests.support import block, episode, event, memory
 
-RAW = Path(__file__).parent / "raw"
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
 
 
 def ask(expunge: Expunge, *statements: str) -> list[list[list[Any]]]:
-    """What another program, with another SQLite, reads from the file."""
-    done = subprocess.run(
-        [sys.executable, str(RAW / "views.py"), expunge.settings.db],
-        input=json.dumps(statements), capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    found: list[list[list[Any]]] = json.loads(done.stdout)
-    return found
+    """What another program reads."""
+    return told(expunge.settings.db, *statements)
 
 
 def counts(expunge: Expunge, user: str, at: str, org: str = "default") -> dict[str, int]:
@@ -116,6 +110,7 @@ async def test_the_counts_are_zero_as_of_the_census(expunge: Expunge, clock: Man
     }
 
 
+@pytest.mark.authorities("sqlite")  # of PostgreSQL: tests/pg/test_query_plans.py
 async def test_a_count_is_a_search_and_no_walk(expunge: Expunge) -> None:
     """Design 6: what a count of one user reads is bound by the user's rows, by the indexes that there are."""
     for view in VIEWS:

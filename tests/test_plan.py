@@ -15,9 +15,10 @@ from expunge.errors import ErasureInProgress, InputError, PlanChanged
 from expunge.model.instant import ManualClock
 from expunge.model.scope import Scope
 from expunge.operations.scopes import RequestInput
-from tests.scopes_support import KINDS, NOW, ask, at, hold, ids_served, instant, opened, release, state
+from tests.scopes_support import KINDS, NOW, Places, ask, at, hold, ids_served, instant, opened, release, state
 from tests.support import audited, block, dump, episode, event, fact, ids, memory, one_of_each
 
+pytestmark = pytest.mark.authorities("memory", "postgres")
 MODES = pytest.mark.parametrize("purge", [True, False], ids=["purge", "hide"])
 BATCHES = pytest.mark.parametrize("batch_rows", [3, 20_000], ids=["in batches", "at once"])
 EXACT = pytest.mark.parametrize("exact", [False, True], ids=["counts", "exact"])
@@ -56,10 +57,10 @@ ANN: dict[str, Any] = {"scope_type": "user_id", "scope_value": "ann"}
     ids=["user", "users exactly", "session exactly", "org"],
 )
 async def test_a_plan_that_has_not_changed_is_carried_out(
-    words: dict[str, Any], batch_rows: int, purge: bool, exact: bool
+    places: Places, words: dict[str, Any], batch_rows: int, purge: bool, exact: bool
 ) -> None:
     """Design 4: the hash of the preview is the hash of the run and of every receipt, in batches or at once."""
-    async with opened(batch_rows=batch_rows) as (expunge, folder):
+    async with opened(places, batch_rows=batch_rows) as (expunge, folder):
         await expunge.put([*one_of_each("ann", "a"), *one_of_each("bob", "b")])
         await expunge.put([episode("files", "ann", attachments=["a.txt"], session_id="a-s")], attachments_from=folder)
         await expunge.put([episode("late", "cat", created_at=at(3))])
@@ -105,40 +106,40 @@ def bumped(plan_hash: str) -> str:
     ],
 )  # fmt: skip
 async def test_counts_may_change_by_a_fifth_or_by_ten(
-    in_memory: Expunge, before: int, after: int, passes: bool, purge: bool
+    expunge: Expunge, before: int, after: int, passes: bool, purge: bool
 ) -> None:
     """Design 4: per collection, 20 % of what was planned and 10 records at least; and not one more."""
-    await in_memory.put([*episodes(0, before), memory("m", "k", "ann"), episode("b", "bob")])
-    seen = await in_memory.preview("ann", purge=purge)
+    await expunge.put([*episodes(0, before), memory("m", "k", "ann"), episode("b", "bob")])
+    seen = await expunge.preview("ann", purge=purge)
     if after > before:
-        await in_memory.put(episodes(before, after))
-    await take_out(in_memory, "episodes", *(f"e{number}" for number in range(after, before)))
-    stored = await state(in_memory)
+        await expunge.put(episodes(before, after))
+    await take_out(expunge, "episodes", *(f"e{number}" for number in range(after, before)))
+    stored = await state(expunge)
     if passes:
-        answer = await in_memory.erase("ann", purge=purge, plan_hash=seen.plan_hash)
+        answer = await expunge.erase("ann", purge=purge, plan_hash=seen.plan_hash)
         assert (answer.status, (answer.removed if purge else answer.hidden)["episodes"]) == ("completed", after)
         assert answer.plan_hash != seen.plan_hash or before == after
     else:
         with pytest.raises(PlanChanged, match=f"{before} episodes were to go, and now it is {after}") as refused:
-            await in_memory.erase("ann", purge=purge, plan_hash=seen.plan_hash)
+            await expunge.erase("ann", purge=purge, plan_hash=seen.plan_hash)
         assert (refused.value.code, refused.value.exit_code) == ("PLAN_CHANGED", 3)
-        assert await state(in_memory) == stored
+        assert await state(expunge) == stored
 
 
-async def test_each_collection_is_tolerated_by_itself(in_memory: Expunge) -> None:
+async def test_each_collection_is_tolerated_by_itself(expunge: Expunge) -> None:
     """Design 4: much of one collection does not excuse another, and what was derived counts as well."""
-    await in_memory.put([*episodes(0, 100), fact("f", "ann")])
-    seen = await in_memory.preview("ann")
+    await expunge.put([*episodes(0, 100), fact("f", "ann")])
+    seen = await expunge.preview("ann")
     more = [memory(f"m{number}", f"k{number}", sources=["e0"]) for number in range(11)]
-    await in_memory.put(more)
-    stored = await state(in_memory)
+    await expunge.put(more)
+    stored = await state(expunge)
     with pytest.raises(PlanChanged, match="0 memories were to go, and now it is 11"):
-        await in_memory.erase("ann", purge=True, plan_hash=seen.plan_hash)
-    assert await state(in_memory) == stored
-    await take_out(in_memory, "memories", *(record["id"] for record in more[5:]))
-    answer = await in_memory.erase("ann", purge=True, plan_hash=seen.plan_hash)
+        await expunge.erase("ann", purge=True, plan_hash=seen.plan_hash)
+    assert await state(expunge) == stored
+    await take_out(expunge, "memories", *(record["id"] for record in more[5:]))
+    answer = await expunge.erase("ann", purge=True, plan_hash=seen.plan_hash)
     assert (answer.status, answer.removed["memories"]) == ("completed", 5)
-    assert ids(await dump(in_memory)) == set()
+    assert ids(await dump(expunge)) == set()
 
 
 # --- a hash of something else ------------------------------------------------------------------------------------
@@ -150,10 +151,10 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def filled(in_memory: Expunge) -> Expunge:
-    await in_memory.put([*one_of_each("ann", "a"), *one_of_each("bob", "b")])
-    await in_memory.put([episode("a2", "ann", namespace="n", agent="g", session_id="a-s", created_at=at(4))])
-    return in_memory
+async def filled(expunge: Expunge) -> Expunge:
+    await expunge.put([*one_of_each("ann", "a"), *one_of_each("bob", "b")])
+    await expunge.put([episode("a2", "ann", namespace="n", agent="g", session_id="a-s", created_at=at(4))])
+    return expunge
 
 
 OTHERS: dict[str, dict[str, Any]] = {
@@ -187,17 +188,17 @@ async def test_a_hash_of_another_erasure_is_refused(filled: Expunge, name: str, 
             assert await state(filled) == stored
 
 
-async def test_a_hash_of_another_whole_org_is_refused(in_memory: Expunge) -> None:
+async def test_a_hash_of_another_whole_org_is_refused(expunge: Expunge) -> None:
     """Bad input: two orgs that hold the same are told apart, though a whole org has no pseudonym of its own."""
     for org in ("default", "other"):
-        await in_memory.put(one_of_each("ann", "a"), org=org)
-    seen = await in_memory.preview(whole_org=True)
-    stored = await state(in_memory)
+        await expunge.put(one_of_each("ann", "a"), org=org)
+    seen = await expunge.preview(whole_org=True)
+    stored = await state(expunge)
     with pytest.raises(PlanChanged):
-        await in_memory.erase(whole_org=True, org="other", purge=True, plan_hash=seen.plan_hash)
-    assert await state(in_memory) == stored
-    assert (await in_memory.erase(whole_org=True, purge=True, plan_hash=seen.plan_hash)).status == "completed"
-    assert len(ids(await dump(in_memory))) == 8
+        await expunge.erase(whole_org=True, org="other", purge=True, plan_hash=seen.plan_hash)
+    assert await state(expunge) == stored
+    assert (await expunge.erase(whole_org=True, purge=True, plan_hash=seen.plan_hash)).status == "completed"
+    assert len(ids(await dump(expunge))) == 8
 
 
 def digits_of(found: Any, counted: Any) -> str:
@@ -218,6 +219,7 @@ async def test_a_dated_plan_is_bound_to_its_moment(filled: Expunge) -> None:
     assert ids(await dump(filled)) == {"a2"} | {record["id"] for record in one_of_each("bob", "b")}
 
 
+@pytest.mark.authorities("sqlite", "postgres")  # keys in memory are not rotated
 @pytest.mark.parametrize("words", [ANN, {"scope_type": "org"}], ids=["user", "org"])
 async def test_a_hash_from_before_a_rotation_is_refused(expunge: Expunge, words: dict[str, Any]) -> None:
     """Design 4: the pseudonyms of a plan are those of one key; a fresh preview is bound to the fresh one."""
@@ -234,11 +236,11 @@ async def test_a_hash_from_before_a_rotation_is_refused(expunge: Expunge, words:
     assert len(ids(await dump(expunge))) == (0 if words["scope_type"] == "org" else 8)
 
 
-async def test_a_hash_of_another_store_is_refused(filled: Expunge) -> None:
+async def test_a_hash_of_another_store_is_refused(places: Places, filled: Expunge) -> None:
     """Law 14: the hash is made from pseudonyms, so the same records in a store with other keys have another."""
     seen = await filled.preview("ann")
     assert "ann" not in seen.plan_hash
-    async with opened() as (other, _):
+    async with opened(places) as (other, _):
         await other.put([*one_of_each("ann", "a"), *one_of_each("bob", "b")])
         with pytest.raises(PlanChanged):
             await other.erase("ann", purge=True, plan_hash=seen.plan_hash)
@@ -345,11 +347,11 @@ async def raced(expunge: Expunge, request: Request) -> PlanChanged:
 @MODES
 @pytest.mark.parametrize(("name", "exact"), [("user", True), ("users", False), ("namespace", False), ("org", True)])
 async def test_a_plan_that_changes_before_the_fence_is_refused(
-    name: str, batch_rows: int, purge: bool, exact: bool
+    places: Places, name: str, batch_rows: int, purge: bool, exact: bool
 ) -> None:
     """Design 4, step 4: the fence comes down, nothing is hidden or gone, nobody is known any more, writes go through."""
     words = RACED[name]
-    async with opened(batch_rows=batch_rows) as (expunge, folder):
+    async with opened(places, batch_rows=batch_rows) as (expunge, folder):
         await expunge.put([record | {"namespace": "n"} for record in one_of_each("ann", "a")])
         await expunge.put([episode("f", "ann", namespace="n", attachments=["a.txt"])], attachments_from=folder)
         await expunge.put([*one_of_each("bob", "b"), event("late-v", "b-e", "ann", namespace="n")])
@@ -393,9 +395,9 @@ def files_in(folder: Any) -> set[str]:
 
 @BATCHES
 @MODES
-async def test_what_changes_within_bounds_before_the_fence_goes(batch_rows: int, purge: bool) -> None:
+async def test_what_changes_within_bounds_before_the_fence_goes(places: Places, batch_rows: int, purge: bool) -> None:
     """Design 4: ten records more, written between the preview and the fence, go with the others."""
-    async with opened(batch_rows=batch_rows) as (expunge, _):
+    async with opened(places, batch_rows=batch_rows) as (expunge, _):
         await expunge.put([*one_of_each("ann", "a"), *one_of_each("bob", "b")])
         seen = await expunge.preview("ann", purge=purge)
         await expunge.put(episodes(0, 10))
@@ -408,9 +410,9 @@ async def test_what_changes_within_bounds_before_the_fence_goes(batch_rows: int,
 
 
 @BATCHES
-async def test_a_refusal_leaves_hidden_what_another_hides(batch_rows: int) -> None:
+async def test_a_refusal_leaves_hidden_what_another_hides(places: Places, batch_rows: int) -> None:
     """Law 10: what an earlier erasure keeps hidden stays hidden when a later one takes its marks back."""
-    async with opened(batch_rows=batch_rows) as (expunge, _):
+    async with opened(places, batch_rows=batch_rows) as (expunge, _):
         await expunge.put([*one_of_each("ann", "a"), *one_of_each("bob", "b")])
         first = await expunge.erase("ann", purge=False)
         before = await dump(expunge)
@@ -425,9 +427,11 @@ async def test_a_refusal_leaves_hidden_what_another_hides(batch_rows: int) -> No
 
 
 @BATCHES
-async def test_a_refused_run_that_was_killed_refuses_again(batch_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_run_that_was_killed_refuses_again(
+    places: Places, batch_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Law 16: a runner that dies between the marks and the refusal leaves a request that ends the same way."""
-    async with opened(batch_rows=batch_rows) as (expunge, _):
+    async with opened(places, batch_rows=batch_rows) as (expunge, _):
         await expunge.put(one_of_each("ann", "a"))
         seen = await expunge.preview("ann", purge=False)
         await expunge.put(episodes(0, 20))
@@ -494,12 +498,12 @@ async def test_a_preview_says_what_of_the_control_plane_stays_and_why(filled: Ex
 
 @BATCHES
 @MODES
-async def test_a_preview_says_what_a_hold_keeps(batch_rows: int, purge: bool) -> None:
+async def test_a_preview_says_what_a_hold_keeps(places: Places, batch_rows: int, purge: bool) -> None:
     """Laws 8 and 16: held records of the scope stay, so do held ones made from it; the run does what was said.
 
     When the hold is released a resume takes them all, also those that had been marked while they were held.
     """
-    async with opened(batch_rows=batch_rows) as (expunge, _):
+    async with opened(places, batch_rows=batch_rows) as (expunge, _):
         await expunge.put([episode("goes", "ann"), *(episode(f"kept{n}", "ann", namespace="legal") for n in range(3))])
         await expunge.put([event("v", "goes", namespace="legal")])
         await expunge.put([memory(f"m{n}", f"k{n}", "bob", namespace="legal", sources=["goes"]) for n in range(12)])
@@ -533,9 +537,9 @@ async def test_a_preview_says_what_a_hold_keeps(batch_rows: int, purge: bool) ->
 
 
 @BATCHES
-async def test_what_a_hold_keeps_is_said_once(batch_rows: int) -> None:
+async def test_what_a_hold_keeps_is_said_once(places: Places, batch_rows: int) -> None:
     """Law 16: a held event that is in scope and belongs to an episode that goes is one record that stays."""
-    async with opened(batch_rows=batch_rows) as (expunge, _):
+    async with opened(places, batch_rows=batch_rows) as (expunge, _):
         await expunge.put([episode("goes", "ann"), event("v", "goes", "ann", namespace="legal")])
         await hold(expunge, namespace="legal")
         seen = await expunge.preview("ann")
@@ -547,10 +551,10 @@ async def test_what_a_hold_keeps_is_said_once(batch_rows: int) -> None:
 
 
 @pytest.mark.parametrize("narrowed", [{}, {"agent": "g"}, {"before": at(5)}], ids=["session", "agent", "dated"])
-async def test_a_preview_says_what_outlives_a_session(in_memory: Expunge, narrowed: dict[str, Any]) -> None:
+async def test_a_preview_says_what_outlives_a_session(expunge: Expunge, narrowed: dict[str, Any]) -> None:
     """Design 4, lineage rule: facts and blocks of the session stay unless they were made from what was said there."""
     here: dict[str, Any] = {"session_id": "s", "agent": "g"}
-    await in_memory.put(
+    await expunge.put(
         [
             episode("e", **here), memory("m", "k", **here), episode("other", "bob"),
             fact("f-none", **here), fact("f-other", **here, sources=["other"]), fact("f-half", **here, sources=["e", "other"]),
@@ -559,7 +563,7 @@ async def test_a_preview_says_what_outlives_a_session(in_memory: Expunge, narrow
             fact("f-mine", session_id="t", agent="g"),
         ]
     )  # fmt: skip
-    seen = await in_memory.preview(session_id="s", **narrowed)
+    seen = await expunge.preview(session_id="s", **narrowed)
     told = staying(seen)
     assert {name: count for name, (count, _) in told.items()} == {"facts": 3, "blocks": 1}
     assert all("outlives" in why for _, why in told.values())
@@ -567,25 +571,23 @@ async def test_a_preview_says_what_outlives_a_session(in_memory: Expunge, narrow
         "facts": 2,
         "blocks": 1,
     }
-    answer = await in_memory.erase(session_id="s", purge=True, plan_hash=seen.plan_hash, **narrowed)
+    answer = await expunge.erase(session_id="s", purge=True, plan_hash=seen.plan_hash, **narrowed)
     assert answer.status == "completed"
-    assert ids(await dump(in_memory)) == {"other", "f-none", "f-other", "f-half", "b-none", "f-mine"}
+    assert ids(await dump(expunge)) == {"other", "f-none", "f-other", "f-half", "b-none", "f-mine"}
 
 
-async def test_what_goes_by_a_date_is_what_a_preview_says(in_memory: Expunge) -> None:
+async def test_what_goes_by_a_date_is_what_a_preview_says(expunge: Expunge) -> None:
     """Design 4: dated by each collection's own time; a younger event goes with its episode, and a younger summary."""
     young = {"created_at": at(9)}
-    await in_memory.put([episode("e", "ann", occurred_at=at(1), **young), episode("late", "ann", occurred_at=at(5))])
-    await in_memory.put([event("v", "e", "ann", **young), event("w", "late", "ann", created_at=at(1))])
-    await in_memory.put(
-        [memory("sum", "k", "ann", updated_at=at(9), sources=["e"]), fact("f", "ann", recorded_at=at(5))]
-    )
+    await expunge.put([episode("e", "ann", occurred_at=at(1), **young), episode("late", "ann", occurred_at=at(5))])
+    await expunge.put([event("v", "e", "ann", **young), event("w", "late", "ann", created_at=at(1))])
+    await expunge.put([memory("sum", "k", "ann", updated_at=at(9), sources=["e"]), fact("f", "ann", recorded_at=at(5))])
     scope = Scope("default", ("ann",), before=instant(5))
-    seen = await preview(in_memory.system, Order(scope, scope.type, purge=True))
+    seen = await preview(expunge.system, Order(scope, scope.type, purge=True))
     assert {name: tuple(counts.values()) for name, counts in seen.goes.items() if any(counts.values())} == {
         "episodes": (1, 0),
         "events": (1, 1),
         "memories": (0, 1),
     }
-    answer = await in_memory.erase("ann", purge=True, before=at(5), plan_hash=seen.plan_hash)
-    assert (answer.status, ids(await dump(in_memory))) == ("completed", {"late", "f"})
+    answer = await expunge.erase("ann", purge=True, before=at(5), plan_hash=seen.plan_hash)
+    assert (answer.status, ids(await dump(expunge))) == ("completed", {"late", "f"})

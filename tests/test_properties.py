@@ -6,10 +6,11 @@ import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
-from expunge import Expunge, Settings
+from expunge import Expunge
 from expunge.authority.port import Tx
 from expunge.census import Question, count_left
 from expunge.datamap import RECORDS
@@ -21,9 +22,8 @@ from expunge.model.ids import check_id
 from expunge.model.instant import parse_instant, to_text
 from expunge.model.scope import Scope
 from expunge.subject import read_profile
+from tests.scopes_support import Places, examples, opened
 from tests.support import dump, ids
-
-FEW = settings(max_examples=100, deadline=None)
 
 users = st.sampled_from(["u1", "u10", "U1", "%", "é", "e\u0301"])
 parts = {
@@ -115,16 +115,30 @@ def closure(made: list[dict[str, Any]], start: set[str]) -> set[str]:
     return gone
 
 
-async def with_records(made: list[dict[str, Any]], work: Any) -> Any:
-    async with Expunge(settings=Settings(db=":memory:")) as expunge:
+async def with_records(places: Places, made: list[dict[str, Any]], work: Any) -> Any:
+    async with opened(places) as (expunge, _):
         await expunge.put(made)
         return await work(expunge)
 
 
-@FEW
+@pytest.mark.authorities("memory")
+@examples(100)
 @given(records(), scopes())
-def test_profile_selector_preview_and_census_agree(made: list[dict[str, Any]], scope: Scope) -> None:
+def test_profile_selector_preview_and_census_agree(places: Places, made: list[dict[str, Any]], scope: Scope) -> None:
     """Law 1: the four ways of asking a scope, and plain Python, give the same counts for any conjunction."""
+    asking_agrees(places, made, scope)
+
+
+@pytest.mark.authorities("postgres")
+@examples(15)
+@given(records(), scopes())
+def test_they_agree_on_a_server(places: Places, made: list[dict[str, Any]], scope: Scope) -> None:
+    """Law 1: the same with fewer examples, where each costs a database."""
+    asking_agrees(places, made, scope)
+
+
+def asking_agrees(places: Places, made: list[dict[str, Any]], scope: Scope) -> None:
+    """Ask for what a scope holds in every way."""
     expected = {kind.name: 0 for kind in RECORDS}
     for record in made:
         expected[record["collection"]] += in_scope(record, scope)
@@ -141,17 +155,36 @@ def test_profile_selector_preview_and_census_agree(made: list[dict[str, Any]], s
         assert profile == selected == census == expected
         assert {name: counts["direct"] for name, counts in previewed.goes.items()} == expected
 
-    asyncio.run(with_records(made, work))
+    asyncio.run(with_records(places, made, work))
 
 
-@FEW
-@given(records(), st.lists(users, min_size=1, max_size=3, unique=True), st.sampled_from([2, 1000]))
-def test_the_closure_is_the_lineage_rule(made: list[dict[str, Any]], subjects: list[str], batch_rows: int) -> None:
+CLOSURES = given(records(), st.lists(users, min_size=1, max_size=3, unique=True), st.sampled_from([2, 1000]))
+
+
+@pytest.mark.authorities("memory")
+@examples(100)
+@CLOSURES
+def test_the_closure_is_the_lineage_rule(
+    places: Places, made: list[dict[str, Any]], subjects: list[str], batch_rows: int
+) -> None:
     """Laws 5, 6, 10: exactly what the rule says goes, the rest is byte-equal; again nothing; in any batch size."""
+    goes_by_the_lineage_rule(places, made, subjects, batch_rows)
+
+
+@pytest.mark.authorities("postgres")
+@examples(12)
+@CLOSURES
+def test_it_is_so_on_a_server(places: Places, made: list[dict[str, Any]], subjects: list[str], batch_rows: int) -> None:
+    """Laws 5, 6, 10: the same with fewer examples, where each costs a database."""
+    goes_by_the_lineage_rule(places, made, subjects, batch_rows)
+
+
+def goes_by_the_lineage_rule(places: Places, made: list[dict[str, Any]], subjects: list[str], batch_rows: int) -> None:
+    """Erase some users and compare with the rule."""
     gone = closure(made, {record["id"] for record in made if record.get("user_id") in subjects})
 
     async def work() -> None:
-        async with Expunge(settings=Settings(db=":memory:", batch_rows=batch_rows)) as expunge:
+        async with opened(places, batch_rows=batch_rows) as (expunge, _):
             await expunge.put(made)
             before = await dump(expunge)
             previewed = await expunge.preview(*subjects)

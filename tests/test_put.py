@@ -102,39 +102,43 @@ async def test_a_malformed_line_is_named(in_memory: Expunge, raw: bytes) -> None
     assert ids(await dump(in_memory)) == set()
 
 
-async def test_cycles_are_refused_however_long(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_cycles_are_refused_however_long(expunge: Expunge) -> None:
     """Bad input: a cycle of sources, and what rests on it; `--skip-bad` leaves out just those."""
     cycle = [fact("a", sources=["b"]), fact("b", sources=["c"]), fact("c", sources=["a"]), fact("d", sources=["c"])]
     with pytest.raises(InvalidRecords) as caught:
-        await in_memory.put([GOOD, *cycle])
+        await expunge.put([GOOD, *cycle])
     assert caught.value.data["bad_total"] == 4
-    assert ids(await dump(in_memory)) == set()
-    assert (await in_memory.put([GOOD, *cycle], skip_bad=True)).loaded == 1
-    assert ids(await dump(in_memory)) == {"good"}
+    assert ids(await dump(expunge)) == set()
+    assert (await expunge.put([GOOD, *cycle], skip_bad=True)).loaded == 1
+    assert ids(await dump(expunge)) == {"good"}
 
 
-async def test_sources_may_come_in_any_order_and_earlier(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_sources_may_come_in_any_order_and_earlier(expunge: Expunge) -> None:
     """The load format: sources in the file in any order, or in the store."""
-    await in_memory.put([episode("old", "ann")])
-    answer = await in_memory.put([memory("m", "k", sources=["f", "old"]), fact("f", sources=["new"]), episode("new")])
+    await expunge.put([episode("old", "ann")])
+    answer = await expunge.put([memory("m", "k", sources=["f", "old"]), fact("f", sources=["new"]), episode("new")])
     assert answer.loaded == 3
-    assert set((await dump(in_memory))["lineage"]) == {"m<f", "m<old", "f<new"}
+    assert set((await dump(expunge))["lineage"]) == {"m<f", "m<old", "f<new"}
 
 
-async def test_what_rests_on_a_bad_record_is_bad_too(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_what_rests_on_a_bad_record_is_bad_too(expunge: Expunge) -> None:
     """`skip_bad` leaves nothing hanging in the air."""
-    answer = await in_memory.put(
+    answer = await expunge.put(
         [fact("f", sources=["e"]), line(input=5), memory("m", "k", sources=["f"])], skip_bad=True
     )
     assert (answer.loaded, sorted(item.line for item in answer.bad)) == (0, [1, 2, 3])
 
 
-async def test_the_same_again_is_skipped_and_other_content_is_an_error(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_the_same_again_is_skipped_and_other_content_is_an_error(expunge: Expunge) -> None:
     """The load format: same id, same content is skipped and counted; other content, or another collection, is not."""
     records = one_of_each("ann", "a")
-    await in_memory.put(records)
-    before = await dump(in_memory)
-    again = await in_memory.put([*records, records[1]])
+    await expunge.put(records)
+    before = await dump(expunge)
+    again = await expunge.put([*records, records[1]])
     assert (again.loaded, again.skipped) == (0, len(records) + 1)
     others = [
         records[1] | {"input": "other words"},
@@ -145,11 +149,12 @@ async def test_the_same_again_is_skipped_and_other_content_is_an_error(in_memory
     ]
     for other in others:
         with pytest.raises(InvalidRecords) as caught:
-            await in_memory.put([GOOD, other])
+            await expunge.put([GOOD, other])
         assert caught.value.data["bad"][0]["field"] == "id"
-    assert await dump(in_memory) == before
+    assert await dump(expunge) == before
 
 
+@pytest.mark.authorities("sqlite", "postgres")
 async def test_a_time_that_is_not_given_is_not_compared(expunge: Expunge, clock: Any) -> None:
     """A record without `created_at` is dated by its arrival, and is the same record when it comes again."""
     undated = {"collection": "facts", "id": "f", "subject": "s", "predicate": "p", "object": "o"}
@@ -158,21 +163,23 @@ async def test_a_time_that_is_not_given_is_not_compared(expunge: Expunge, clock:
     assert (await expunge.put([undated])).skipped == 1
 
 
-async def test_ids_are_unique_per_org_over_all_collections(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_ids_are_unique_per_org_over_all_collections(expunge: Expunge) -> None:
     """The load format; another org may use the same id, and is another record."""
-    await in_memory.put([episode("x", "ann")])
-    await in_memory.put([memory("x", "k", "ann")], org="other")
-    await in_memory.put([episode("y", "ann", org="third")])
-    found = await dump(in_memory)
+    await expunge.put([episode("x", "ann")])
+    await expunge.put([memory("x", "k", "ann")], org="other")
+    await expunge.put([episode("y", "ann", org="third")])
+    found = await dump(expunge)
     assert (set(found["episodes"]), set(found["memories"])) == ({"x", "y"}, {"x"})
 
 
-async def test_a_key_again_is_a_new_version_within_one_identity(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_key_again_is_a_new_version_within_one_identity(expunge: Expunge) -> None:
     """The load format: the same memory key is a new version; another identity's key is another memory."""
-    await in_memory.put([memory("m1", "tea", "ann"), memory("m2", "tea", "ann"), memory("m3", "tea", "bob")])
-    await in_memory.put([memory("m4", "tea", "ann"), memory("m5", "tea", "ann", agent="helper")])
-    await in_memory.put([block("b1", "persona", "ann"), block("b2", "persona", "ann")])
-    found = await dump(in_memory)
+    await expunge.put([memory("m1", "tea", "ann"), memory("m2", "tea", "ann"), memory("m3", "tea", "bob")])
+    await expunge.put([memory("m4", "tea", "ann"), memory("m5", "tea", "ann", agent="helper")])
+    await expunge.put([block("b1", "persona", "ann"), block("b2", "persona", "ann")])
+    found = await dump(expunge)
     column = 1 + stored_columns(collection("memories")).index("version")
     versions = {record_id: row[column] for record_id, row in found["memories"].items()}
     assert versions == {"m1": 1, "m2": 2, "m3": 1, "m4": 3, "m5": 1}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from expunge import Expunge, Settings
 from expunge.authority.port import Statement
+from expunge.datamap import collection
 from expunge.erasure import Order, Saga, find_request, open_erasure
 from expunge.errors import (
     Abandoned,
@@ -24,10 +24,13 @@ from expunge.model.instant import ManualClock
 from expunge.model.scope import Scope
 from expunge.operations.erasure import Listed
 from tests import support
-from tests.crash.kit import everything, holding, watched
+from tests.crash.kit import everything, watched
+from tests.eye import changed, holding
 from tests.support import dump, episode, event, fact, ids, memory, one_of_each, purge_order
 from tests.test_erasure import hold, release
 from tests.test_restore import ANN, BOB, CEM, DAY_S, DORA, NOTES, OTHER, WINDOW_S, count, hide, marked
+
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
 
 SCOPES: dict[str, dict[str, Any]] = {
     "user": {"user_ids": (ANN,)},
@@ -121,18 +124,20 @@ async def test_the_list_by_user(expunge: Expunge, rotated: bool) -> None:
     assert await listed(expunge, user_id=ANN, status="failed") == []
 
 
-async def test_the_list_goes_to_the_end(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_the_list_goes_to_the_end(expunge: Expunge) -> None:
     """Law 11: every erasure of the org, over more than one page."""
 
     def many(tx: Any) -> None:
-        columns = [row[1] for row in tx.rows(Statement("test.columns", "PRAGMA table_info(requests)"))]
-        others = ", ".join(column for column in columns if column not in ("rid", "id"))
-        text = f"INSERT INTO requests (id, {others}) SELECT 'er-' || value, {others} FROM requests, json_each(:numbers)"
+        others = ", ".join(column.name for column in collection("requests").columns if column.name not in ("rid", "id"))
+        text = (
+            f"INSERT INTO requests (id, {others}) SELECT 'er-' || value, {others} FROM requests, each_number(:numbers)"
+        )
         tx.change(Statement("test.many", text), numbers=str(list(range(1100))))
 
-    first = await in_memory.erase(ANN, purge=True)
-    await in_memory.system.authority.run(many)
-    found = [item.request_id for item in await listed(in_memory)]
+    first = await expunge.erase(ANN, purge=True)
+    await expunge.system.authority.run(many)
+    found = [item.request_id for item in await listed(expunge)]
     assert found == [*(f"er-{number}" for number in reversed(range(1100))), first.request_id]
 
 
@@ -140,9 +145,9 @@ async def test_the_list_goes_to_the_end(in_memory: Expunge) -> None:
 
 
 @pytest.mark.parametrize("purge", [True, False])
-async def test_shown_for_89_days_and_gone_at_90(tmp_path: Path, purge: bool) -> None:
+async def test_shown_for_89_days_and_gone_at_90(settings: Settings, purge: bool) -> None:
     """Design 4: a second before 89 days it is shown, at 89 it is not, at 90 its row goes; receipts stay for ever."""
-    settings, clock = Settings(db=str(tmp_path / "x.db")), ManualClock()
+    clock = ManualClock()
     async with Expunge(settings=settings, clock=clock) as expunge:
         await expunge.put(one_of_each(ANN, "<ann>"))
         answer = await expunge.erase(ANN, purge=purge)
@@ -178,9 +183,9 @@ async def test_shown_for_89_days_and_gone_at_90(tmp_path: Path, purge: bool) -> 
         await expunge.put([episode("<back>", ANN)])
 
 
-async def test_what_has_not_ended_is_shown_for_ever(tmp_path: Path) -> None:
+async def test_what_has_not_ended_is_shown_for_ever(settings: Settings) -> None:
     """Law 16: what runs, failed, is blocked or waits for a person is neither hidden from the list nor removed."""
-    settings, clock = Settings(db=str(tmp_path / "x.db")), ManualClock()
+    clock = ManualClock()
     async with Expunge(settings=settings, clock=clock) as expunge:
         await expunge.put([episode("<a>", ANN, namespace=NOTES), episode("<b>", BOB), episode("<c>", CEM)])
         await hold(expunge, namespace=NOTES)
@@ -205,9 +210,9 @@ async def test_what_has_not_ended_is_shown_for_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("most", "purge"), [(1, True), (2, True), (5, True), (3, False)])
-async def test_so_many_attempts_and_then_a_person(tmp_path: Path, most: int, purge: bool) -> None:
+async def test_so_many_attempts_and_then_a_person(settings: Settings, most: int, purge: bool) -> None:
     """Design 4: after ``max_attempts`` it is abandoned, the audit says so, and only its fence can still be released."""
-    async with Expunge(settings=Settings(db=str(tmp_path / "x.db"), max_attempts=most)) as expunge:
+    async with Expunge(settings=changed(settings, max_attempts=most)) as expunge:
         await expunge.put([episode("<kept>", ANN, namespace=NOTES), episode("<goes>", ANN, namespace=OTHER)])
         await hold(expunge, namespace=NOTES)
         answer = await expunge.erase(whole_org=True, purge=purge)
@@ -235,9 +240,9 @@ async def test_so_many_attempts_and_then_a_person(tmp_path: Path, most: int, pur
         assert ids(await dump(expunge)) - {"<goes>"} == {"<kept>", "<new>"}
 
 
-async def test_a_blocked_one_has_not_been_tried(tmp_path: Path) -> None:
+async def test_a_blocked_one_has_not_been_tried(settings: Settings) -> None:
     """Design 4: to wait for a hold is no attempt, however few there may be; and its fence does not stay up."""
-    async with Expunge(settings=Settings(db=str(tmp_path / "x.db"), max_attempts=1)) as expunge:
+    async with Expunge(settings=changed(settings, max_attempts=1)) as expunge:
         await expunge.put([episode("<a>", ANN, namespace=NOTES), episode("<b>", BOB)])
         await hold(expunge, namespace=NOTES)
         answer = await expunge.erase(purge=True, namespaces=[NOTES])
@@ -252,9 +257,9 @@ async def test_a_blocked_one_has_not_been_tried(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rotated", [False, True])
 @pytest.mark.parametrize("wider", ["user", "agent", "org"])
-async def test_a_wider_erasure_clears_what_a_stopped_one_left(tmp_path: Path, wider: str, rotated: bool) -> None:
+async def test_a_wider_erasure_clears_what_a_stopped_one_left(settings: Settings, wider: str, rotated: bool) -> None:
     """Law 14: its clear id goes when all that it was to remove has gone by another, also under another key."""
-    async with Expunge(settings=Settings(db=str(tmp_path / "x.db"))) as expunge:
+    async with Expunge(settings=settings) as expunge:
         await expunge.put([mine("<a>"), memory("<m>", "s", sources=["<a>"]), episode("<b>", BOB)])
         whole = Scope("default", user_ids=(ANN,), agent="writer<00001>")
         opened = await open_erasure(expunge.system, Order(whole, whole.type, purge=True), actor="t", role="operator")
@@ -271,7 +276,7 @@ async def test_a_wider_erasure_clears_what_a_stopped_one_left(tmp_path: Path, wi
         assert (stopped.status, stopped.failure_reason) == ("abandoned", f"its subjects went by {purged.request_id}")
         left = await expunge.call("erasure.status", request_id=other)
         assert left.status == ("abandoned" if wider == "org" else "failed")  # the session may have been others', too
-        assert holding(tmp_path, [ANN]) == {}
+        assert holding(settings, [ANN]) == {}
 
 
 # --- release -----------------------------------------------------------------------------------------------------------
@@ -279,9 +284,9 @@ async def test_a_wider_erasure_clears_what_a_stopped_one_left(tmp_path: Path, wi
 
 @pytest.mark.parametrize("batch_rows", [1, 1000])
 @pytest.mark.parametrize("scope", ["namespace", "agent", "org"])
-async def test_a_fence_that_stayed_is_released(tmp_path: Path, scope: str, batch_rows: int) -> None:
+async def test_a_fence_that_stayed_is_released(settings: Settings, scope: str, batch_rows: int) -> None:
     """Laws 4 and 8: it goes down, new work goes through, stale work does not; a resume takes only what is older."""
-    async with Expunge(settings=Settings(db=str(tmp_path / "x.db"), batch_rows=batch_rows)) as expunge:
+    async with Expunge(settings=changed(settings, batch_rows=batch_rows)) as expunge:
         await expunge.put([mine("<held>", BOB), mine("<goes>"), memory("<sum>", "s", sources=["<goes>"])])
         await hold(expunge, user_id=BOB)
         words: dict[str, Any] = SCOPES[scope] or {"whole_org": True}
@@ -313,9 +318,9 @@ async def test_a_fence_that_stayed_is_released(tmp_path: Path, scope: str, batch
 
 @pytest.mark.parametrize(("batch_rows", "purge"), [(1, True), (1, False), (1000, True)])
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_killed_erasure_is_released(tmp_path: Path, scope: str, batch_rows: int, purge: bool) -> None:
+async def test_a_killed_erasure_is_released(settings: Settings, scope: str, batch_rows: int, purge: bool) -> None:
     """Laws 4 and 5: it has failed by it; resumed it takes what is older, and what was made of that since."""
-    async with Expunge(settings=Settings(db=str(tmp_path / "x.db"), batch_rows=batch_rows)) as expunge:
+    async with Expunge(settings=changed(settings, batch_rows=batch_rows)) as expunge:
         await expunge.put(
             [mine("<old>"), mine("<old-2>"), memory("<sum>", "s", sources=["<old>"]), episode("<bob>", BOB)]
         )
@@ -365,9 +370,11 @@ async def test_only_a_fence_that_stands_is_released(expunge: Expunge) -> None:
 
 @pytest.mark.parametrize("purge", [True, False])
 @pytest.mark.parametrize(("scope", "batch_rows"), [("user", 1000), ("namespace", 1), ("namespace", 1000)])
-async def test_a_runner_is_fenced_out_by_a_release(tmp_path: Path, scope: str, batch_rows: int, purge: bool) -> None:
+async def test_a_runner_is_fenced_out_by_a_release(
+    settings: Settings, scope: str, batch_rows: int, purge: bool
+) -> None:
     """Design 4: before whichever commit it is, it changes nothing any more, and a resume ends what it had begun."""
-    settings = Settings(db=str(tmp_path / "x.db"), batch_rows=batch_rows)
+    settings = changed(settings, batch_rows=batch_rows)
     became: dict[int, str] = {}
     async with Expunge(settings=settings) as expunge:
         number = 2

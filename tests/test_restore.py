@@ -23,8 +23,11 @@ from expunge.memory.statements import stored_columns
 from expunge.model.instant import ManualClock
 from expunge.operations.erasure import Answer
 from expunge.proof import verify
-from tests.crash.kit import everything, holding
+from tests.crash.kit import everything
+from tests.eye import changed, holding
 from tests.support import audited, block, dump, episode, event, fact, ids, memory, one_of_each, purge_order, session
+
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
 
 DAY_S = 86_400
 WINDOW_S = 14 * DAY_S
@@ -99,9 +102,9 @@ async def checked(expunge: Expunge, request_id: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("batch_rows", [1, 3, 1000])
-async def test_what_is_hidden_is_kept_and_not_served(tmp_path: Path, batch_rows: int) -> None:
+async def test_what_is_hidden_is_kept_and_not_served(settings: Settings, batch_rows: int) -> None:
     """Laws 6, 7 and 10: rows and edges stay as they were but for the mark, others stay served; counts and effects."""
-    async with Expunge(settings=Settings(db=str(tmp_path / "x.db"), batch_rows=batch_rows)) as expunge:
+    async with Expunge(settings=changed(settings, batch_rows=batch_rows)) as expunge:
         await expunge.put(WORLD)
         before = await dump(expunge)
         answer = await hide(expunge, ANN)
@@ -193,9 +196,9 @@ async def test_an_unknown_subject_is_nothing_hidden(expunge: Expunge) -> None:
 
 
 @pytest.mark.parametrize("batch_rows", [1, 4, 1000])
-async def test_all_that_was_hidden_comes_back_as_it_was(tmp_path: Path, batch_rows: int) -> None:
+async def test_all_that_was_hidden_comes_back_as_it_was(settings: Settings, batch_rows: int) -> None:
     """Laws 4 and 10: every row and edge is as before, but written as of now; what was in scope is a reversal."""
-    async with Expunge(settings=Settings(db=str(tmp_path / "x.db"), batch_rows=batch_rows)) as expunge:
+    async with Expunge(settings=changed(settings, batch_rows=batch_rows)) as expunge:
         await expunge.put(WORLD)
         before, as_of = await dump(expunge), await expunge.as_of()
         answer = await hide(expunge, ANN)
@@ -268,11 +271,11 @@ async def test_several_keys_and_an_id_that_is_a_key_elsewhere(expunge: Expunge) 
             await expunge.restore(request_id, org=org)
 
 
-async def test_attachments_and_events_come_back_with_their_episode(tmp_path: Path) -> None:
+async def test_attachments_and_events_come_back_with_their_episode(settings: Settings, tmp_path: Path) -> None:
     """Law 6: what belongs to a record comes back with it, the bytes of attachments as they were."""
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "a.txt").write_bytes(b"attached<00001>")
-    async with Expunge(settings=Settings(db=str(tmp_path / "x.db"))) as expunge:
+    async with Expunge(settings=settings) as expunge:
         records = [episode("<e>", ANN, attachments=["a.txt"]), event("<v>", "<e>", BOB), episode("<e2>", ANN)]
         await expunge.put(records, attachments_from=tmp_path / "given")
         before = await dump(expunge)
@@ -285,7 +288,7 @@ async def test_attachments_and_events_come_back_with_their_episode(tmp_path: Pat
         await expunge.restore(answer.request_id)
         back = ids(before)
         assert but_seq(await dump(expunge), back) == but_seq(before, back)
-        assert len(holding(tmp_path / "x.objects", ["attached<00001>"])) == 1
+        assert len([name for name in holding(settings, ["attached<00001>"]) if "objects" in name]) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from expunge import Expunge, Settings
+from expunge import Expunge
 from expunge.authority.port import Statement
 from expunge.datamap import RECORDS
 from expunge.errors import ErasedSince, HiddenByErasure, InputError
 from expunge.model.instant import ManualClock
+from tests.scopes_support import Places, opened
 from tests.support import dump, episode, event, fact, ids, memory
 from tests.test_restore import DAY_S, marked
 
@@ -238,15 +239,19 @@ UNTOLD = Statement(
 """Marks and rows that nobody would find by each other: a mark is told by its row, or stands beside it."""
 
 
-@pytest.mark.parametrize("batch_rows", [1, 3, 1000])
-async def test_any_order_of_second_thoughts(batch_rows: int) -> None:
+@pytest.mark.parametrize(
+    ("authority", "batch_rows"),
+    [("memory", 1), ("memory", 3), ("memory", 1000), ("postgres", 3)],
+    indirect=["authority"],
+)
+async def test_any_order_of_second_thoughts(places: Places, batch_rows: int) -> None:
     """Laws 6, 7 and 10: what is there, what is served and who hides it are what the rules say, after each step."""
     assert len(RECORDS) == 11, "a new collection may have a rule of its own"
     acts = ["write"] * 4 + ["hide"] * 3 + ["restore"] * 4 + ["purge", "wait", "write_from_hidden"]
     done: Counter[str] = Counter()
     for seed in range(batch_rows, batch_rows + 4):
         clock = ManualClock()
-        async with Expunge(settings=Settings(db=":memory:", batch_rows=batch_rows), clock=clock) as expunge:
+        async with opened(places, batch_rows=batch_rows, clock=clock) as (expunge, _):
             player = Player(expunge, clock, seed)
             for _ in range(50):
                 await getattr(player, player.chance.choice(acts))()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from expunge import Expunge
@@ -29,8 +27,10 @@ from tests.scopes_support import (
     KINDS,
     NOW,
     Expected,
+    Places,
     ask,
     at,
+    examples,
     expect,
     instant,
     opened,
@@ -43,7 +43,7 @@ from tests.scopes_support import (
 )
 from tests.support import block, dump, episode, event, fact, ids, memory, session
 
-COMMAND = Path(sys.executable).with_name("expunge")
+pytestmark = pytest.mark.authorities("memory", "postgres")
 HERE = {f"authority.{name}" for name in (*KINDS, "lineage", "search", "vectors", "audit_clear")}
 
 
@@ -56,14 +56,31 @@ def clock() -> ManualClock:
 
 
 @pytest.mark.timeout(400)  # many stores are made; a busy machine takes its time
-@settings(max_examples=20, deadline=None)
+@pytest.mark.authorities("memory")
+@examples(20)
 @given(st.data(), record_lists())
-def test_profile_selector_preview_and_census_agree(data: st.DataObject, made: list[dict[str, Any]]) -> None:
+def test_profile_selector_preview_and_census_agree(
+    places: Places, data: st.DataObject, made: list[dict[str, Any]]
+) -> None:
     """Law 1: the ways of asking a scope agree with each other and with plain Python, and change nothing."""
+    asking_agrees(places, data, made)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.authorities("postgres")
+@examples(6)
+@given(st.data(), record_lists())
+def test_they_agree_on_a_server(places: Places, data: st.DataObject, made: list[dict[str, Any]]) -> None:
+    """Law 1: the same with fewer examples, where each costs a database."""
+    asking_agrees(places, data, made)
+
+
+def asking_agrees(places: Places, data: st.DataObject, made: list[dict[str, Any]]) -> None:
+    """Ask for what some scopes hold in every way."""
     scopes = [data.draw(scopes_over(made)) for _ in range(6)]
 
     async def work() -> None:
-        async with opened() as (expunge, folder):
+        async with opened(places) as (expunge, folder):
             whole = await written(expunge, made, folder)
             before = await state(expunge)
             for scope in scopes:
@@ -110,23 +127,45 @@ async def written(expunge: Expunge, made: list[dict[str, Any]], folder: Any) -> 
     return with_attachments(made, dict(await ask(expunge, "SELECT episode, id FROM attachments")))
 
 
+ERASURES = given(st.data(), record_lists(), st.booleans(), st.sampled_from((20_000, 1, 2, 3, 5, 7)))
+
+
 @pytest.mark.timeout(400)
-@settings(max_examples=40, deadline=None)
-@given(st.data(), record_lists(), st.booleans(), st.sampled_from((20_000, 1, 2, 3, 5, 7)))
+@pytest.mark.authorities("memory")
+@examples(40)
+@ERASURES
 def test_an_erasure_does_what_the_rules_say(
-    data: st.DataObject, made: list[dict[str, Any]], purge: bool, batch_rows: int
+    places: Places, data: st.DataObject, made: list[dict[str, Any]], purge: bool, batch_rows: int
 ) -> None:
     """Laws 1, 5, 6, 7, 10, 11: what goes, what stays and every number, in any scope, mode and size of batch.
 
     Also while another erasure keeps something hidden, and bound to its plan: both go by ids where they need not.
     """
+    erases_by_the_rules(places, data, made, purge=purge, batch_rows=batch_rows)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.authorities("postgres")
+@examples(15)
+@ERASURES
+def test_it_does_so_on_a_server(
+    places: Places, data: st.DataObject, made: list[dict[str, Any]], purge: bool, batch_rows: int
+) -> None:
+    """Laws 1, 5, 6, 7, 10, 11: the same with fewer examples, where each costs a database."""
+    erases_by_the_rules(places, data, made, purge=purge, batch_rows=batch_rows)
+
+
+def erases_by_the_rules(
+    places: Places, data: st.DataObject, made: list[dict[str, Any]], *, purge: bool, batch_rows: int
+) -> None:
+    """Erase a scope and compare with the rules."""
     scope = data.draw(scopes_over(made))
     words = data.draw(words_for(scope))
     assert RequestInput(org="default", **words).order().scope == scope
     exact, is_bound, something_hidden = (data.draw(st.booleans()) for _ in range(3))
 
     async def work() -> None:
-        async with opened(batch_rows=batch_rows) as (expunge, folder):
+        async with opened(places, batch_rows=batch_rows) as (expunge, folder):
             others = [episode("other", "other", occurred_at=at(9))] if something_hidden else []
             whole = await written(expunge, [*others, *made], folder)
             if others:
@@ -196,24 +235,24 @@ async def check_counted_again(expunge: Expunge, answer: Any, scope: Scope) -> No
     assert not any(profile.counts.values())
 
 
-async def test_a_version_in_scope_is_not_revived(in_memory: Expunge) -> None:
+async def test_a_version_in_scope_is_not_revived(expunge: Expunge) -> None:
     """Law 10: of two versions in scope one has an edge and one has none; both go, and nothing is current again."""
-    await in_memory.put([episode("b", "bob"), memory("v1", "k", "ann"), memory("v2", "k", "ann", sources=["b"])])
-    await in_memory.put([block("x1", "x", updated_at=at(1)), block("x2", "x", updated_at=at(3), sources=["v2"])])
-    seen = await in_memory.preview("ann")
-    answer = await in_memory.erase("ann", purge=True)
+    await expunge.put([episode("b", "bob"), memory("v1", "k", "ann"), memory("v2", "k", "ann", sources=["b"])])
+    await expunge.put([block("x1", "x", updated_at=at(1)), block("x2", "x", updated_at=at(3), sources=["v2"])])
+    seen = await expunge.preview("ann")
+    answer = await expunge.erase("ann", purge=True)
     assert seen.effects == answer.effects == {"derived": 1, "detached": 0, "revived": 1, "rebuilt": 0}
-    assert ids(await dump(in_memory)) == {"b", "x1"}
+    assert ids(await dump(expunge)) == {"b", "x1"}
 
 
 @pytest.mark.parametrize("purge", [True, False])
 @pytest.mark.parametrize("batch_rows", [1, 20_000])
 @pytest.mark.parametrize("users", [("ann", "bob"), ("bob", "ann")])
 async def test_what_was_made_from_two_subjects_is_counted_for_the_first(
-    users: tuple[str, str], batch_rows: int, purge: bool
+    places: Places, users: tuple[str, str], batch_rows: int, purge: bool
 ) -> None:
     """Design 4: over however many steps it was made, and whatever way it was found first; with what belongs to it."""
-    async with opened(batch_rows=batch_rows) as (expunge, _):
+    async with opened(places, batch_rows=batch_rows) as (expunge, _):
         await expunge.put([episode("of-ann", "ann"), episode("of-bob", "bob"), memory("step", "k", sources=["of-ann"])])
         await expunge.put(
             [memory("both", "l", sources=["of-bob", "step"]), episode("made", sources=["of-bob", "step"])]
@@ -265,7 +304,9 @@ def other_than(name: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("purge", [True, False])
 @pytest.mark.parametrize("batch_rows", [1, 20_000])
 @pytest.mark.parametrize("name", SCOPES)
-async def test_what_began_before_is_refused_and_bystanders_are_not(name: str, batch_rows: int, purge: bool) -> None:
+async def test_what_began_before_is_refused_and_bystanders_are_not(
+    places: Places, name: str, batch_rows: int, purge: bool
+) -> None:
     """Law 4: by every sort of scope, while all is marked and afterwards; the same parts but for one go through."""
     tried: list[str] = []
 
@@ -286,7 +327,7 @@ async def test_what_began_before_is_refused_and_bystanders_are_not(name: str, ba
         for number, stranger in enumerate(other_than(name)):
             await expunge.put([episode(f"meanwhile-{number}", **stranger)], as_of=stale)
 
-    async with opened(batch_rows=batch_rows, gate=gate) as (expunge, _):
+    async with opened(places, batch_rows=batch_rows, gate=gate) as (expunge, _):
         strangers = other_than(name)
         await expunge.put([episode("old", **IN), memory("m", "k", **IN)])
         await expunge.put([episode(f"stays-{number}", **stranger) for number, stranger in enumerate(strangers)])
@@ -314,9 +355,7 @@ async def test_what_began_before_is_refused_and_bystanders_are_not(name: str, ba
 
 @pytest.mark.parametrize("purge", [True, False])
 @pytest.mark.parametrize("words", [{"user_id": "ann"}, {"namespace": "n"}, {}], ids=["user", "namespace", "org"])
-async def test_a_dated_fence_refuses_what_is_dated_before(
-    in_memory: Expunge, words: dict[str, str], purge: bool
-) -> None:
+async def test_a_dated_fence_refuses_what_is_dated_before(expunge: Expunge, words: dict[str, str], purge: bool) -> None:
     """Law 4, design 4: by the time of each collection, strictly; what is dated at the moment or later goes through."""
     mine = {"user_id": "ann", "namespace": "n"}
     early, late = at(4), at(5)
@@ -337,41 +376,41 @@ async def test_a_dated_fence_refuses_what_is_dated_before(
         "s": session("s0", **mine, created_at=early),
         "v": event("v0", "other", **mine, created_at=early),
     }
-    await in_memory.put([episode("other", "bob", created_at=late), episode("gone", **mine, created_at=early)])
-    stale = await in_memory.as_of()
+    await expunge.put([episode("other", "bob", created_at=late), episode("gone", **mine, created_at=early)])
+    stale = await expunge.as_of()
     users, namespaces = (tuple(words[part] for part in (name,) if part in words) for name in ("user_id", "namespace"))
     scope = Scope("default", users, namespaces, before=instant(5))
-    request = await open_erasure(in_memory.system, Order(scope, scope.type, purge=purge), actor="t", role="operator")
+    request = await open_erasure(expunge.system, Order(scope, scope.type, purge=purge), actor="t", role="operator")
     for name in ("e", "f", "m"):
         with pytest.raises(ErasureInProgress):
-            await in_memory.put([old[name]])
-        await in_memory.put([young[name]])
-    answer = await in_memory.resume(request.id)
+            await expunge.put([old[name]])
+        await expunge.put([young[name]])
+    answer = await expunge.resume(request.id)
     assert (answer.status, sum((answer.removed if purge else answer.hidden).values())) == ("completed", 1)
     for name in ("b", "s", "v"):
         with pytest.raises(ErasedSince):
-            await in_memory.put([old[name]], as_of=stale)
-        await in_memory.put([young[name]], as_of=stale)
+            await expunge.put([old[name]], as_of=stale)
+        await expunge.put([young[name]], as_of=stale)
     for name, record in old.items():
         with pytest.raises(ErasedSince):
-            await in_memory.put([record], as_of=stale)
-        assert (await in_memory.put([record])).loaded == 1, name
+            await expunge.put([record], as_of=stale)
+        assert (await expunge.put([record])).loaded == 1, name
     left = {record["id"] for record in (*young.values(), *old.values())} | {"other"}
-    assert ids(await dump(in_memory)) == left | (set() if purge else {"gone"})
-    assert await served_episodes(in_memory) == {"other", "e", "e0"}
-    assert (await in_memory.call("erasure.census", request_id=answer.request_id)).residue_count == 0
+    assert ids(await dump(expunge)) == left | (set() if purge else {"gone"})
+    assert await served_episodes(expunge) == {"other", "e", "e0"}
+    assert (await expunge.call("erasure.census", request_id=answer.request_id)).residue_count == 0
 
 
-async def test_a_derived_write_is_fenced_by_what_it_was_made_from(in_memory: Expunge) -> None:
+async def test_a_derived_write_is_fenced_by_what_it_was_made_from(expunge: Expunge) -> None:
     """Laws 4 and 5: under nobody's name, from a source in scope; in every scope that names its source."""
     for number, words in enumerate(({"namespaces": ["n"]}, {"agent": "a"}, {"session_id": "s"})):
-        await in_memory.put([episode(f"e{number}", **IN), episode(f"b{number}", "bob")])
-        stale = await in_memory.as_of()
-        await in_memory.erase(purge=False, **words)  # type: ignore[arg-type]
+        await expunge.put([episode(f"e{number}", **IN), episode(f"b{number}", "bob")])
+        stale = await expunge.as_of()
+        await expunge.erase(purge=False, **words)  # type: ignore[arg-type]
         late = memory(f"m{number}", f"k{number}", sources=[f"e{number}"])
         with pytest.raises(HiddenByErasure):
-            await in_memory.put([late])
+            await expunge.put([late])
         with pytest.raises((ErasedSince, HiddenByErasure)):
-            await in_memory.put([late], as_of=stale)
-        await in_memory.put([memory(f"n{number}", f"k{number}", sources=[f"b{number}"])], as_of=stale)
-    assert set((await dump(in_memory))["memories"]) == {"n0", "n1", "n2"}
+            await expunge.put([late], as_of=stale)
+        await expunge.put([memory(f"n{number}", f"k{number}", sources=[f"b{number}"])], as_of=stale)
+    assert set((await dump(expunge))["memories"]) == {"n0", "n1", "n2"}

@@ -21,7 +21,10 @@ from expunge.model.scope import Scope
 from expunge.stores import Asked
 from expunge.stores.port import Filing
 from tests.crash import kit
+from tests.eye import changed
 from tests.support import audited, dump, episode, fact, files_of, ids, one_of_each
+
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
 
 DAY_S = 86_400
 _HOLD = Statement("test.hold", "INSERT INTO holds (org, user_id, placed_at) VALUES ('default', :user, 0)")
@@ -135,9 +138,11 @@ async def test_a_resume_does_not_take_what_has_a_served_source_again(expunge: Ex
     assert not {"a", "h", "kept"} & served
 
 
-async def test_an_abandoned_erasure_that_marks_something_is_not_forgotten(tmp_path: Path, clock: ManualClock) -> None:
+async def test_an_abandoned_erasure_that_marks_something_is_not_forgotten(
+    settings: Settings, clock: ManualClock
+) -> None:
     """Laws 11 and 16: after 90 days it is still listed, and the doctor names it."""
-    settings = Settings(db=str(tmp_path / "x.db"), max_attempts=2)
+    settings = changed(settings, max_attempts=2)
     async with Expunge(settings=settings, clock=clock) as expunge:
         await expunge.put([episode("a", "ann"), episode("b", "bob")])
         hidden = await expunge.erase("ann", "bob", purge=False)

@@ -14,11 +14,12 @@ import psycopg
 from psycopg_pool import ConnectionPool
 
 from expunge.authority.port import AtHand, Examined, Inspected, KeptFile, Reclaimed, Tx, Unit
+from expunge.authority.postgres.compacting import DEFERRED, compact
 from expunge.authority.postgres.connection import REPEATED, faults, options, prepare
 from expunge.authority.postgres.examine import examine
 from expunge.authority.postgres.locks import Again
 from expunge.authority.postgres.migrate import migrate
-from expunge.authority.postgres.place import SCHEMA, PostgresPlace
+from expunge.authority.postgres.place import PostgresPlace
 from expunge.authority.postgres.transaction import PostgresTx
 from expunge.errors import DatabaseAway
 
@@ -30,9 +31,6 @@ _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 _FEWEST_ATTEMPTS = 3
 """A unit may take longer than anybody waits for a lock; that others were in its way once does not end it."""
-_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
-_LOGGED = "the server's write-ahead log keeps what was written until it recycles its files"
-_DEFERRED = "dead rows wait for a vacuum, index pages for their rebuilding, and the log for its recycling"
 
 
 class _Units(Protocol):
@@ -117,17 +115,16 @@ class PostgresAuthority:
         return await self._hop(lambda: work(_Here(run=self._write, read_apart=self._count)))
 
     async def reclaim(self) -> Reclaimed:
-        """Say that the bytes are not gone yet: a vacuum costs the whole table, whatever an erasure removed of it."""
-        return Reclaimed(deferred=_DEFERRED)
+        """Say that the bytes are not gone yet, and what makes them go."""
+        return DEFERRED
 
     async def compact(self) -> Reclaimed:
-        """Vacuum every table and rebuild its indexes; the write-ahead log is the server's to recycle."""
-        await self._hop(self._compact)
-        return Reclaimed(deferred=_LOGGED)
+        """Vacuum every table and build its indexes anew; what is left in the server's log is said."""
+        return await self._hop(self._compact)
 
     async def examine(self) -> Examined:
         """Look at the server and its settings."""
-        return await self._hop(lambda: self._read(self._pool, examine))
+        return await self._hop(self._examine)
 
     async def inspect(self, work: Callable[[Tx, Sequence[KeptFile]], T]) -> Inspected[T]:
         """Run a unit that reads; the files are the server's, and are not opened from here."""
@@ -185,13 +182,13 @@ class PostgresAuthority:
             ) from fault
         return result
 
-    def _compact(self) -> None:
+    def _compact(self) -> Reclaimed:
         with faults(self.place), self._apart.connection() as connection:
-            tables = [name for (name,) in connection.execute(_TABLES, (SCHEMA,)).fetchall()]
-            for name in tables:
-                connection.execute(f"VACUUM (INDEX_CLEANUP ON) {SCHEMA}.{name}")
-                connection.execute(f"REINDEX TABLE CONCURRENTLY {SCHEMA}.{name}")
-            connection.execute("CHECKPOINT")
+            return compact(connection)
+
+    def _examine(self) -> Examined:
+        with faults(self.place), self._pool.connection() as connection:
+            return examine(connection)
 
     def _read(self, pool: ConnectionPool, unit: Unit[T]) -> T:
         with faults(self.place), pool.connection() as connection:

@@ -12,6 +12,7 @@ from psycopg import errors
 
 from expunge.authority.fences import fences_of, refuse, values_of
 from expunge.authority.port import GuardKey, Row, Statement
+from expunge.authority.postgres.examine import uncovered
 from expunge.authority.postgres.locks import Again, Locks
 from expunge.authority.postgres.spelling import spelled
 
@@ -95,6 +96,10 @@ class PostgresTx:
             raise Again from None
         self._has_rows = True
         return True
+
+    def uncovered(self) -> list[str]:
+        """Logs, archives and standbys, as the server's settings have them."""
+        return uncovered(self._connection)
 
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:
         """All rows of a statement."""
