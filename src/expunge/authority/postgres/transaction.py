@@ -23,6 +23,7 @@ _SOME_FENCE = Statement(
 )
 _BY_COPY = 20
 """From so many rows on they are copied in; fewer are inserted one by one, in one go to the server."""
+_HOLD_ROWS, _OF_ORGS = ("UPDATE", "DELETE"), "orgs."
 _INSERT = re.compile(r"INSERT INTO (\w+) \(([\w, ]+)\) VALUES \((?:\?, )*\?\)")
 
 
@@ -102,11 +103,17 @@ class PostgresTx:
 
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:
         """All rows of a statement."""
-        return self._connection.execute(spelled(statement), values).fetchall()
+        return self._run(statement, values).fetchall()
 
     def change(self, statement: Statement, /, **values: Any) -> int:
         """Run a statement that changes rows; how many it changed."""
-        return self._connection.execute(spelled(statement), values).rowcount
+        return self._run(statement, values).rowcount
+
+    def _run(self, statement: Statement, values: Mapping[str, Any]) -> psycopg.Cursor:
+        text = spelled(statement)
+        if text.startswith(_HOLD_ROWS) and not statement.name.startswith(_OF_ORGS):
+            self._has_rows = True
+        return self._connection.execute(text, values)
 
     def change_many(self, statement: Statement, values: Iterable[Mapping[str, Any] | Sequence[Any]], /) -> None:
         """Run a statement once for each set of values; many plain inserts are copied in."""
