@@ -101,8 +101,8 @@ class _TimedTx:
     def __init__(self, inner: Tx, hop: Hop) -> None:
         self._inner, self._hop = inner, hop
 
-    def lead(self, org: str) -> None:
-        self._inner.lead(org)
+    def lead(self, org: str, sealing: Iterable[GuardKey] = ()) -> None:
+        self._inner.lead(org, sealing)
 
     def seal(self, keys: Iterable[GuardKey]) -> None:
         self._inner.seal(keys)
@@ -112,6 +112,9 @@ class _TimedTx:
 
     def hold_names(self, org: str, names: Iterable[str]) -> None:
         self._inner.hold_names(org, names)
+
+    def settle(self, org: str) -> None:
+        self._inner.settle(org)
 
     def numbers(self, collection: str, count: int) -> Sequence[int]:
         return self._inner.numbers(collection, count)

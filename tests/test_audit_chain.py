@@ -14,7 +14,7 @@ import pytest
 from expunge import Expunge, Settings
 from expunge.audit import chain
 from expunge.authority.sqlite import migrate
-from expunge.errors import InputError
+from expunge.errors import DatabaseFault, InputError
 from expunge.keys import PseudonymKey
 from expunge.model.instant import ManualClock
 from expunge.operations.audit import HeadOutput
@@ -113,6 +113,59 @@ async def test_an_entry_before_the_first_is_a_fault_and_is_not_listed(chained: S
         assert verdict.fault is not None
         assert (verdict.ok, verdict.fault.kind, verdict.fault.n) == (False, "broken", n)
         assert min(entry.n for entry in await listed(expunge)) == 1
+
+
+UNREADABLE = {
+    "no JSON": "'not json'",
+    "no object": "'[]'",
+    "an object of nothing": "'{}'",
+    "too deep": "replace(hex(zeroblob(50000)), '00', '[')",
+    "a list that acted": "json_set(body, '$.actor', json('[1]'))",
+    "no outcome": "json_remove(body, '$.outcome')",
+    "no time": "json_set(body, '$.at', 'noon')",
+    "a time that is none": "json_set(body, '$.at', 1e300)",
+    "numbers for people": "json_set(body, '$.subjects', json('[{\"user_id\": 3}]'))",
+    "no people": "json_set(body, '$.subjects', 5)",
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+async def test_an_entry_that_cannot_be_read_is_named(chained: Settings, what: str) -> None:
+    """Law 16: a list that meets what is no entry says at which, and gives what stands before and behind it."""
+    tamper(chained.db, f"UPDATE audit SET body = {UNREADABLE[what]} WHERE {_HERE} = 3")
+    async with Expunge(settings=chained, clock=ManualClock()) as expunge:
+        with pytest.raises(DatabaseFault, match="entry 3 of the audit cannot be read") as refused:
+            await listed(expunge)
+        assert refused.value.next_step is not None
+        assert "--after 3" in refused.value.next_step
+        assert [entry.n for entry in await listed(expunge, limit=3)] == [6, 5, 4]
+        assert [entry.n for entry in await listed(expunge, after=3)] == [2, 1]
+        verdict = await verified(expunge)
+        assert verdict.fault is not None
+        assert (verdict.fault.kind, verdict.fault.n) == ("broken", 3)
+
+
+def test_an_entry_that_was_changed_does_not_act_on_the_terminal(tmp_path: Path) -> None:
+    """Law 12: words that are ours in an entry are shown like anybody's: whoever writes the file may have put them."""
+    shell = Shell(tmp_path)
+    shell.run("load", "-", stdin=json.dumps(episode("e", "ann")).encode())
+    for name in ("operation", "outcome", "request_id"):
+        tamper(str(tmp_path / "expunge.db"), f"UPDATE audit SET body = json_set(body, '$.{name}', char(27) || '[31m')")
+    shown = shell.run("audit", "list").stdout
+    assert b"\x1b" not in shown
+    assert shown.count(b"\\x1b[31m") == 3
+
+
+async def test_a_ledger_that_cannot_be_read_is_no_ledger(chained: Settings) -> None:
+    """Law 16: a ledger with an entry that is no JSON is not given, and the error says at which entry."""
+    async with Expunge(settings=chained, clock=ManualClock()) as expunge:
+        await expunge.erase("ann", purge=True)
+        whole = (await expunge.call("ledger.export")).lines
+    tamper(chained.db, "UPDATE ledger SET body = 'x' WHERE org = 'default' AND n = 2")
+    async with Expunge(settings=chained, clock=ManualClock()) as expunge:
+        with pytest.raises(DatabaseFault, match="entry 2 of the ledger cannot be read"):
+            await expunge.call("ledger.export")
+        assert len(whole) == 3
 
 
 async def test_a_cut_end_shows_against_a_remembered_head(chained: Settings) -> None:

@@ -182,6 +182,7 @@ class Expunge:
         Raises:
             ErasureInProgress, ErasedSince: an erasure that touches it runs, or ran meanwhile.
             InputError: the file cannot be written.
+            DiskFull: there is no room for it.
 
         """
         name = "erasure.export" if admin else "subject.export"

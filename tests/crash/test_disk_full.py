@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+import secrets
 import shutil
+import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from expunge import Expunge
+from expunge.authority.sqlite.connection import faults
+from expunge.authority.sqlite.place import Place
 from expunge.errors import DiskFull, EnvironmentFault, ErasureInterrupted, ExpungeError
+from expunge.subject.export import FORMATS, ExportFile
 from tests.crash.diskfull import Quota, fill, install, mount_small
 from tests.crash.kit import copied, everything, forked, in_child, opened, raw
 from tests.crash.story import DORA, Prepared, Story, large, outcome, prepare, small
@@ -268,3 +275,79 @@ def test_a_new_database_on_a_full_disk(tmp_path, kind):
     assert said[0] == "DISK_FULL"
     assert "DISK_FULL" in said[1:]
     assert "made" in said
+
+
+def test_no_room_for_shared_memory_is_a_full_disk():
+    """Law 16: SQLite's own word for it, as a full disk gives it to whoever opens a database."""
+
+    class NoRoom(apsw.IOError):
+        extendedresult = apsw.SQLITE_IOERR_SHMSIZE
+
+    with pytest.raises(DiskFull, match="cannot be opened"), faults(Place(Path("x.db"))):
+        raise NoRoom
+
+
+def opened_on_a_full_disk(prepared: Prepared, mount: Path, pages: int) -> str:
+    """What somebody is told who reads on a disk that has room for so few pages, and can afterwards."""
+
+    async def job() -> str:
+        disk = Disk("tmpfs", prepared, mount)
+        disk.fills_after(pages)
+        with pytest.raises(DiskFull) as refused:
+            async with opened(prepared.story.settings(disk.folder)) as expunge:
+                await expunge.profile(DORA)
+        disk.has_room_again()
+        async with opened(prepared.story.settings(disk.folder)) as expunge:
+            assert await everything(expunge) == prepared.was
+        return refused.value.next_step or ""
+
+    return in_child(job)
+
+
+def exported_on_a_full_disk(prepared: Prepared, mount: Path, form: str) -> list[str]:
+    """What Python complains of when an export has no room, whose old file stays, and which then goes through."""
+
+    async def job() -> list[str]:
+        disk = Disk("tmpfs", prepared, mount)
+        file = disk.folder / f"dora.{form}"
+        complaints: list[str] = []
+        sys.unraisablehook = lambda said: complaints.append(str(said.exc_value))
+        async with opened(prepared.story.settings(disk.folder)) as expunge:
+            await expunge.put([episode(f"e<new-{n}>", DORA, input=secrets.token_hex(50_000)) for n in range(5)])
+            file.write_bytes(b"as it was")
+            before = sorted(path.name for path in disk.folder.iterdir())
+            for pages in (16, 60):
+                disk.fills_after(pages)
+                with pytest.raises(DiskFull, match=f"{form} was not written"):
+                    await expunge.export_to(file, DORA)
+                disk.has_room_again()
+                gc.collect()
+                assert file.read_bytes() == b"as it was"
+                assert sorted(path.name for path in disk.folder.iterdir()) == before
+            assert (await expunge.export_to(file, DORA))["complete"]
+            assert len(ExportFile.read(file.read_bytes()).lines) >= 5
+        return complaints
+
+    return in_child(job)
+
+
+@pytest.mark.parametrize("kind", DISKS)
+def test_reading_and_exporting_on_a_full_disk(tmp_path, kind):
+    """Law 16: who has no room to open a database, or to write an export, is told so; nothing is half there."""
+    prepared = prepare(small(), tmp_path / "prepared")
+    mount = tmp_path / "mount"
+    mount.mkdir()
+    if kind == "tmpfs":
+        for pages in (0, 1, 4, 6):
+            assert "free some space" in opened_on_a_full_disk(prepared, mount, pages)
+        for form in FORMATS:
+            assert exported_on_a_full_disk(prepared, mount, form) == []
+        return
+
+    async def job() -> None:  # the layer is under the database alone; this device is full on every machine
+        async with opened(prepared.story.settings(copied(prepared.folder, mount / "run"))) as expunge:
+            for form in FORMATS:
+                with pytest.raises(DiskFull):
+                    await expunge.export_to("/dev/full", DORA, format=form)
+
+    in_child(job)

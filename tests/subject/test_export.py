@@ -20,9 +20,10 @@ from expunge.authority.port import Statement
 from expunge.datamap import RECORDS
 from expunge.errors import ErasedSince, ErasureInProgress, InputError, InvalidScope, StoreFault
 from expunge.stores.memory import MemoryStore
+from expunge.subject.export import ExportFile
 from tests.shell import Shell
 from tests.subject.kit import FORMS, counts, exported, fill, without_origin
-from tests.support import HOSTILE_IDS, episode, fact, memory
+from tests.support import HOSTILE_IDS, document, episode, fact, memory
 
 pytestmark = pytest.mark.authorities("sqlite", "postgres")
 
@@ -153,6 +154,21 @@ async def test_a_limit_that_was_reached_is_told(expunge: Expunge, tmp_path: Path
         _, manifest = await exported(expunge, "ann", admin=True, conversation_bytes=most)
         assert (manifest["sections"]["events"]["truncated"], manifest["complete"]) == (cut, not cut)
         assert manifest["sections"]["facts"] == whole["sections"]["facts"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_limit_cuts_bodies_and_vectors_where_it_cuts_their_records(expunge: Expunge, form: str) -> None:
+    """Law 11: no body and no vector comes of a record that a limit kept out, and of each that came in both do."""
+    await expunge.put([document(f"d{n:02}", "t", "ann", text=f"text {n}") for n in range(70)])
+    for limit, cut in ((1, True), (40, True), (69, True), (70, False)):
+        data, manifest = await exported(expunge, "ann", admin=True, section_limit=limit, vectors=True, format=form)
+        file = ExportFile.read(data)
+        given = {line.record["id"] for line in file.lines if line.record["collection"] == "documents"}
+        assert (len(given), set(file.bodies)) == (limit, given)
+        chunks = {line.record["id"] for line in file.lines if line.record["collection"] == "chunks"}
+        assert {said["of"] for said in file.told["vectors"] if said["in"] == "chunks"} == chunks
+        assert all(file.body_of(record_id) for record_id in given)
+        assert (manifest["sections"]["bodies"]["truncated"], manifest["complete"]) == (cut, not cut)
 
 
 async def test_more_than_a_page_comes_whole_and_in_order(expunge: Expunge) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import warnings
 import zipfile
-from collections.abc import AsyncIterator
+import zlib
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,8 @@ from expunge import Expunge, Settings
 from expunge.erasure import open_erasure
 from expunge.errors import ErasureInProgress, InputError, InvalidExport, InvalidRecords, KeyMissing
 from expunge.model.instant import ManualClock
-from expunge.subject.export import ExportFile
+from expunge.subject.export import ExportFile, reader
+from expunge.subject.export.manifest import Hashed, manifest_hash
 from tests.scopes_support import Places
 from tests.shell import Shell
 from tests.subject.kit import FORMS, counts, exported, fill, person, without_origin
@@ -248,6 +252,21 @@ async def test_edges_to_nowhere_are_counted(expunge: Expunge, other: Expunge) ->
     assert set((await dump(other))["lineage"]) == {"f<a"}
 
 
+async def test_an_export_that_a_limit_cut_is_loaded_and_told_of(expunge: Expunge, other: Expunge) -> None:
+    """Law 11: what a limit kept out of an export is missing after its import, too, and the answer says so."""
+    await expunge.put([episode(f"e{n}", "ann") for n in range(3)])
+    cut, manifest = await exported(expunge, "ann", admin=True, section_limit=2)
+    back = await other.import_export(cut)
+    assert (back.loaded, back.complete, manifest["complete"]) == (2, False, False)
+    whole, _ = await exported(expunge, "ann", admin=True, section_limit=3)
+    back = await other.import_export(whole)
+    assert (back.loaded, back.skipped, back.complete) == (1, 2, True)
+
+
+def with_its_hash(manifest: dict[str, Any]) -> dict[str, Any]:
+    return manifest | {"sha256": manifest_hash(manifest)}
+
+
 def damaged(data: bytes) -> dict[str, bytes]:
     """An export in JSON lines, damaged in every way."""
     lines = data.splitlines(keepends=True)
@@ -265,6 +284,8 @@ def damaged(data: bytes) -> dict[str, bytes]:
         "the manifest edited": data.replace(b'"complete":true', b'"complete":null'),
         "something behind it": data + b"{}\n",
         "a huge number": b"".join(lines[:-1]) + huge,
+        "not said whether complete": b"".join(lines[:-1])
+        + json.dumps({"manifest": with_its_hash({k: v for k, v in manifest.items() if k != "complete"})}).encode(),
         "no origin": b"".join(lines[:-1]) + no_origin,
         "no JSON": b"".join(lines[:-1]) + b"x\n" + lines[-1],
         "not an object": b"".join(lines[:-1]) + b"[]\n" + lines[-1],
@@ -327,6 +348,114 @@ async def test_a_damaged_zip_is_refused_whole(expunge: Expunge, other: Expunge, 
     assert not [path for path in (tmp_path / "other").rglob("*/*") if path.is_file() and path.stat().st_size > 1000]
 
 
+async def test_a_zip_that_can_be_read_in_two_ways_is_refused(expunge: Expunge, other: Expunge) -> None:
+    """Bad input: what no export holds, two files of a name, other ways to pack, and zips before or behind are refused."""
+    await expunge.put([document("d", "t", "ann")])
+    data, _ = await exported(expunge, "ann", format="zip")
+    packed = zipfile.ZipFile(io.BytesIO(data))
+    members = [(name, packed.read(name)) for name in packed.namelist()]
+
+    def made(more: list[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", method) as archive, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of two files of a name
+            for name, content in [*members, *more]:
+                archive.writestr(name, content)
+        return file.getvalue()
+
+    bad = {
+        name: made([(name, b"x")])
+        for name in ("/etc/x", "../../x", "bodies/../x", "a/", "C:\\x", "\x1b[31m", "x" * 999)
+    }
+    bad |= {
+        "two documents": made(members[:1]),
+        "another document": made([("export.json", b"{}")]),
+        "two bodies": made([("bodies/000001", b"x")]),
+        "bzip2": made([], zipfile.ZIP_BZIP2),
+        "lzma": made([], zipfile.ZIP_LZMA),
+        "something behind it": data + b"x",
+        "something before it": b"PK\x03\x04" + data,
+        "two zips": data + data,
+    }
+    for name, file in bad.items():
+        with pytest.raises(InvalidExport) as refused:
+            await other.import_export(file)
+        assert refused.value.message.isprintable(), name
+    assert not ids(await dump(other))
+    assert (await other.import_export(made([]))).loaded == 2
+
+
+def forged(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """An export in JSON lines that somebody changed and gave its hashes again."""
+    head, *lines, last = data.splitlines()
+    sections: dict[str, Hashed] = {}
+    changed = []
+    for line in lines:
+        record = json.loads(line)
+        change(record)
+        changed.append(json.dumps(record).encode())
+        sections.setdefault(record["collection"], Hashed()).add([changed[-1]])
+    manifest = json.loads(last)["manifest"]
+    manifest["sections"] |= {name: section.as_json() for name, section in sections.items()}
+    return b"\n".join([head, *changed, json.dumps({"manifest": with_its_hash(manifest)}).encode(), b""])
+
+
+async def test_a_body_is_as_long_as_its_record_says_and_not_too_long(
+    expunge: Expunge, other: Expunge, tmp_path: Path, clock: ManualClock
+) -> None:
+    """Bad input: `max_attachment_bytes` holds for the bodies of an export, and no record tells another length."""
+    await expunge.put([document("d", "t", "ann", text="x" * 5000)])
+    data, _ = await exported(expunge, "ann", format="jsonl")
+
+    def shorter(record: dict[str, Any], collection: str) -> None:
+        if record["collection"] == collection:
+            record["bytes"] = 4999
+
+    for collection in ("documents", "bodies"):
+        with pytest.raises(InvalidRecords, match="field bytes: is"):
+            await other.import_export(forged(data, partial(shorter, collection=collection)))
+
+    def both(record: dict[str, Any]) -> None:
+        shorter(record, "documents")
+        shorter(record, "bodies")
+
+    with pytest.raises(InvalidExport, match="was edited"):
+        await other.import_export(forged(data, both))
+    for most, loaded in ((4999, None), (5000, 6)):
+        settings = Settings(db=str(tmp_path / f"{most}.db"), max_attachment_bytes=most)
+        async with Expunge(settings=settings, clock=clock) as small:
+            if loaded is None:
+                with pytest.raises(InvalidRecords, match="max_attachment_bytes"):
+                    await small.import_export(data)
+                assert not ids(await dump(small))
+            else:
+                assert (await small.import_export(data)).loaded == loaded
+    assert not ids(await dump(other))
+
+
+def test_of_a_zip_that_is_no_export_the_start_alone_is_unpacked() -> None:
+    """Bad input: a small zip of a huge document is refused by its first line: the damage in its middle is never met."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("export.json", bytes(64 << 20))
+    damaged = bytearray(made.getvalue())
+    damaged[len(damaged) // 2] ^= 0xFF
+    with pytest.raises(InvalidExport, match="is not an export of Expunge"):
+        ExportFile.read(bytes(damaged))
+    with pytest.raises(zlib.error), zipfile.ZipFile(io.BytesIO(damaged)) as archive:
+        archive.read("export.json")
+
+
+def test_a_line_in_a_zip_that_no_export_has_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bad input: one line without an end, behind a right head."""
+    monkeypatch.setattr(reader, "_MOST_LINE", 1 << 20)
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("export.json", b'{"format":"expunge-export","version":1,"sections":{\n' + bytes(2 << 20))
+    with pytest.raises(InvalidExport, match="a line has more than 1048576 bytes"):
+        ExportFile.read(made.getvalue())
+
+
 @pytest.mark.authorities("memory", "postgres")
 @pytest.mark.parametrize("form", FORMS)
 async def test_no_byte_can_be_changed_unseen(expunge: Expunge, form: str) -> None:
@@ -387,6 +516,12 @@ def test_the_command_loads_an_export(tmp_path: Path) -> None:
     assert (back["loaded"], back["erased_since"]) == (0, 1)
     (tmp_path / "cut.zip").write_bytes((tmp_path / "ann.zip").read_bytes()[:200])
     assert shell.error("load", "cut.zip", "--db", "bad.db", exits=2)["code"] == "INVALID_EXPORT"
+    assert shell.error("load", "cut.zip", "--skip-bad", "--db", "bad.db", exits=2)["code"] == "INVALID_EXPORT"
     assert not (tmp_path / "bad.db").exists()
+    assert b"not complete" not in shell.run("load", "ann.zip", "--db", "new/other.db").stderr
+    more = "".join(json.dumps(episode(f"more{n}", "ann")) + "\n" for n in range(2))
+    shell.run("load", "-", "--db", "new/other.db", stdin=more.encode())
+    shell.run("export", "ann", "--admin", "--section-limit", "1", "-o", "one.json", "--db", "new/other.db")
+    assert b"not complete when it was made" in shell.run("load", "one.json", "--db", "beside.db").stderr
     assert shell.error("load", "in.jsonl", "--ledger", "ledger.jsonl", exits=2)["code"] == "INVALID_INPUT"
     assert person("x", "x")

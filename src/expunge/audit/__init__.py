@@ -7,7 +7,7 @@ stands apart (``clear``), can be erased, and the chain still verifies.
 from expunge.audit.adopt import adopt, waits
 from expunge.audit.chain import Entry, Head, head, latest, record
 from expunge.audit.clear import names_in, names_of, remove_all, remove_named
-from expunge.audit.listing import Filter, Listed, page
+from expunge.audit.listing import Filter, Listed, page, unreadable
 from expunge.audit.verify import Fault, Verdict, verify
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "record",
     "remove_all",
     "remove_named",
+    "unreadable",
     "verify",
     "waits",
 ]

@@ -75,6 +75,7 @@ def record(tx: Tx, keys: KeyRing, entry: Entry) -> None:
     key, org = keys.current, entry.org
     actor = _pseudonym_of_actor(key, org, entry.actor) if entry.actor else entry.known_as
     requester = None if entry.requester is None else key.pseudonym(org, "requester", entry.requester)
+    tx.settle(org)
     rows = tx.rows(_BEFORE, org=org, actor=actor)
     length, previous, seq, filed = rows[0] if rows else (0, None, 0, 0)
     n, body = length + 1, canonical_plain(_body(entry, key.id, actor, requester)).decode()

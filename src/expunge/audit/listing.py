@@ -8,6 +8,7 @@ from typing import Any
 
 from expunge.audit.clear import names_of
 from expunge.authority.port import Statement, Tx
+from expunge.errors import DatabaseFault
 from expunge.keys import KeyRing
 from expunge.model.instant import Instant
 
@@ -51,7 +52,12 @@ class Listed:
 def page(
     tx: Tx, keys: KeyRing, org: str, narrowed: Filter, *, limit: int, below: int | None = None
 ) -> tuple[list[Listed], bool]:
-    """Entries with lower numbers than ``below``, newest first, and whether there are more (law 11)."""
+    """Entries with lower numbers than ``below``, newest first, and whether there are more (law 11).
+
+    Raises:
+        DatabaseFault: somebody changed an entry so that it cannot be read.
+
+    """
 
     def under_every_key(part: str, value: str | None) -> str | None:
         if value is None:
@@ -69,12 +75,30 @@ def page(
         until=narrowed.until,
         size=limit + 1,
     )
-    bodies = [(n, key_id, json.loads(body)) for n, key_id, body in rows[:limit]]
+    bodies = [(n, key_id, _read(n, body)) for n, key_id, body in rows[:limit]]
     names = names_of(tx, org, {pseudonym for _, _, body in bodies for pseudonym in _pseudonyms(body)})
     entries = [
         Listed(n, key_id, body, {p: names[p] for p in _pseudonyms(body) if p in names}) for n, key_id, body in bodies
     ]
     return entries, len(rows) > limit
+
+
+def unreadable(n: int) -> DatabaseFault:
+    """The error for an entry that is none of ours; ``verify`` tells what else was changed."""
+    return DatabaseFault(
+        f"entry {n} of the audit cannot be read: it was changed",
+        hint=f"see: expunge audit verify; and what is older: expunge audit list --after {n}",
+    )
+
+
+def _read(n: int, text: str) -> dict[str, Any]:
+    try:
+        body: dict[str, Any] = json.loads(text)
+        if not all(isinstance(name, str) for name in _pseudonyms(body)):
+            raise unreadable(n)
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        raise unreadable(n) from None
+    return body
 
 
 def _pseudonyms(body: dict[str, Any]) -> list[str]:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from expunge.authority.port import Statement, Tx
 
-_ENSURE = Statement("orgs.ensure", "INSERT INTO orgs (org) VALUES (:org) ON CONFLICT DO NOTHING")
+_ENSURE = Statement(
+    "orgs.ensure",
+    """INSERT INTO orgs (org) SELECT :org WHERE NOT EXISTS (SELECT 1 FROM orgs WHERE org = :org)
+    ON CONFLICT DO NOTHING""",
+)
+"""It looks first: an insert alone would wait for a unit that is changing the row, to see whether it stays."""
 _NEXT_SEQ = Statement("orgs.next_seq", "UPDATE orgs SET seq = seq + 1 WHERE org = :org RETURNING seq")
 _SEQS = Statement("orgs.seqs", "SELECT org, seq FROM orgs WHERE seq > 0")
 _SEQ = Statement("orgs.seq", "SELECT seq FROM orgs WHERE org = :org")

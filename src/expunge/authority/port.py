@@ -94,8 +94,11 @@ class Tx(Protocol):
     write at a time has nothing to do for them.
     """
 
-    def lead(self, org: str) -> None:
-        """Be the only unit of the org that works at an erasure, until the commit."""
+    def lead(self, org: str, sealing: Iterable[GuardKey] = ()) -> None:
+        """Be the only unit of the org that works at an erasure, until the commit; one that raises a fence seals, too.
+
+        It works when it has sealed, and waits for rows. So what it seals is named here, before it holds anything else.
+        """
         ...
 
     def seal(self, keys: Iterable[GuardKey]) -> None:
@@ -111,6 +114,10 @@ class Tx(Protocol):
 
     def hold_names(self, org: str, names: Iterable[str]) -> None:
         """Keep other units from writing under these names (ids, keys of versions) until the commit."""
+        ...
+
+    def settle(self, org: str) -> None:
+        """Come to the row of the org: it is the last that is waited for, and others wait for it until the commit."""
         ...
 
     def guard(self, keys: Iterable[GuardKey], as_of: int) -> None:

@@ -83,9 +83,9 @@ def _show_list(answer: ListOutput) -> None:
             str(entry.n),
             entry.at,
             plain(entry.names.get(entry.actor or "", entry.actor or "")),
-            entry.operation,
-            entry.outcome,
-            entry.request_id or "",
+            plain(entry.operation),
+            plain(entry.outcome),
+            plain(entry.request_id or ""),
             plain(people[0] + more) if people else "",
         )
     out().print(table)

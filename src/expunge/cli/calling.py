@@ -1,16 +1,16 @@
 """Performing an operation for a command, and telling its answer."""
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from expunge.cli.options import Target
-from expunge.cli.output import err, print_json, write_file
+from expunge.cli.output import err, plain, print_bytes, print_json, write_file
 from expunge.embedded import Expunge
 
 T = TypeVar("T")
+_LONGEST_PATH = 4096
 
 
 def run(target: Target, work: Callable[[Expunge], Awaitable[T]], *, create: bool = False) -> T:
@@ -39,11 +39,11 @@ def perform(target: Target, name: str, **values: Any) -> Any:
 def deliver(target: Target, data: bytes, out: Path | None) -> int:
     """Print data, or write it to a file and say so; the exit code."""
     if out is None:
-        sys.stdout.write(data.decode())
+        print_bytes(data)
         return 0
     write_file(out, data)
     if target.json:
         print_json({"written": str(out)})
     else:
-        err().print(f"written: {out}", markup=False)
+        err().print("written: ", plain(out, _LONGEST_PATH), sep="")
     return 0

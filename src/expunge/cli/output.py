@@ -22,18 +22,19 @@ from expunge.model.files import new_file, reason_of
 
 LONGEST = 160
 _PIPE_WIDTH = 160
-_ACTING = re.compile("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What JSON leaves as it is and a terminal may act on: DEL, C1 controls, marks of direction. Only strings hold any."""
+_ACTING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal may act on: control characters and marks of direction. JSON has them in its strings alone."""
 
 
 def out() -> Console:
     """The console for data; into a file or a pipe nothing is cut to the width of a terminal."""
-    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    return Console(highlight=False, soft_wrap=True, markup=False, emoji=False, width=width)
 
 
 def err() -> Console:
     """The console for progress and errors."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def plain(value: object, longest: int = LONGEST) -> Text:
@@ -46,7 +47,21 @@ def print_json(value: BaseModel | Any) -> None:
     """Print an answer as JSON."""
     data = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
     text = json.dumps(data, ensure_ascii=False, indent=2)
-    sys.stdout.write(_ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    sys.stdout.write(inert(text) + "\n")
+
+
+def inert(text: str) -> str:
+    """A text in which nothing acts on a terminal; JSON says the same as before, in other bytes."""
+    return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def print_bytes(data: bytes) -> None:
+    """Print a text that is UTF-8: byte for byte into a file or a pipe, and inert on a terminal."""
+    if sys.stdout.isatty():
+        sys.stdout.write(inert(data.decode()))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
 
 
 def print_counts(title: str, columns: Mapping[str, Mapping[str, int]]) -> None:

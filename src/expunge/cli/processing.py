@@ -1,6 +1,5 @@
 """``data-map``: what is kept, as a table, as JSON, and as the record of Article 30 GDPR."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,10 +7,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from expunge.cli.calling import perform
+from expunge.cli.calling import deliver, perform
 from expunge.cli.options import Target, with_target
-from expunge.cli.output import err, out, print_json, write_file
+from expunge.cli.output import err, out, print_json
 from expunge.datamap import collection
+from expunge.errors import InputError
 from expunge.operations.processing import ArticleThirtyOutput, data_map, lineage_of
 
 
@@ -30,6 +30,8 @@ def show_data_map(
 ) -> None:
     """Show every collection, what an erasure does to it, how long it is kept, and what it rests on."""
     if not article_30:
+        if file is not None:
+            raise InputError("-o is for --article-30", hint="add --article-30, or leave -o out")
         if target.json:
             print_json({"collections": data_map()})
         else:
@@ -37,15 +39,10 @@ def show_data_map(
         return
 
     answer: ArticleThirtyOutput = perform(target, "data_map.article_30")
-    if target.json:
+    if target.json and file is None:
         print_json(answer)
         return
-    text = "\n".join(_record(answer)) + "\n"
-    if file is None:
-        sys.stdout.write(text)
-    else:
-        write_file(file, text.encode())
-        err().print(f"written: {file}", markup=False)
+    deliver(target, ("\n".join(_record(answer)) + "\n").encode(), file)
     for name in answer.not_said:
         err().print(f"not said yet: {name} (in expunge.toml)", style="yellow")
 

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from expunge.cli.output import err, out, plain, plain_table, print_counts
+from expunge.cli.output import err, inert, out, plain, plain_table, print_counts
 from expunge.datamap.collections import SEARCH, VECTORS
 from expunge.errors import ExpungeError
 from expunge.operations.doctor import DoctorOutput
@@ -28,7 +28,7 @@ _STATUS_STYLE = {"completed": "bold green", "failed": "bold red", "abandoned": "
 
 def as_json_text(value: Any) -> str:
     """A value as one line of JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    return inert(json.dumps(value, ensure_ascii=False))
 
 
 def error(fault: ExpungeError) -> Group:
@@ -56,6 +56,8 @@ def loaded(answer: PutOutput) -> None:
 
 
 def _not_brought_back(answer: ImportOutput) -> None:
+    if not answer.complete:
+        err().print("the export was not complete when it was made: its manifest says what is missing", style="yellow")
     for count, what in (
         (answer.erased_since, "that were erased since the export was made"),
         (answer.hidden_left_out, "that an erasure hid when the export was made"),

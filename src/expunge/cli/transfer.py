@@ -12,7 +12,7 @@ from expunge.authority.places import place_of
 from expunge.cli import show
 from expunge.cli.calling import run, tell
 from expunge.cli.options import Target, with_target
-from expunge.cli.output import bars, err, print_json, read_input
+from expunge.cli.output import bars, err, print_bytes, print_json, read_input
 from expunge.embedded import Expunge
 from expunge.errors import InputError
 from expunge.memory import Attached, Batch, Reading
@@ -51,7 +51,7 @@ def load(
     """Load records from a file, whole or not at all; or what an export holds, but for what was erased since."""
     is_new = not place_of(target.settings.db).exists()
     data = read_input(file) if is_new else None
-    if data is not None and not skip_bad:  # a bad file shall not make a database
+    if data is not None and (is_export(data) or not skip_bad):  # a bad file shall not make a database
         _check(target, data, _folder(file))
 
     async def work(expunge: Expunge) -> Any:
@@ -126,6 +126,8 @@ def export(
     if not admin and (given or leave_tombstoned):
         raise InputError("limits and --without-tombstoned are for --admin", hint="add --admin, or leave them out")
     chosen = form or (Form(out.suffix[1:]) if out is not None and out.suffix[1:] in set(Form) else Form.JSON)
+    if chosen is Form.ZIP and out is None and sys.stdout.isatty():
+        raise InputError("a zip is nothing for a terminal", hint="write it to a file: -o FILE")
     values: dict[str, Any] = {"user_id": user, "namespace": namespace, "format": chosen.value, "vectors": vectors}
     if admin:
         values |= given | {"include_tombstoned": not leave_tombstoned}
@@ -153,5 +155,5 @@ async def _to_stdout(pieces: AsyncIterator[bytes]) -> None:
     if sys.stdout.isatty():
         err().print("an export goes to the terminal; to a file: -o FILE", style="dim")
     async for piece in pieces:
-        sys.stdout.buffer.write(piece)
-    sys.stdout.buffer.flush()
+        print_bytes(piece)
+    sys.stdout.flush()

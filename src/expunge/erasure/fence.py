@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from expunge.authority.orgs import next_seq
@@ -9,7 +10,7 @@ from expunge.authority.port import GuardKey, Statement, Tx
 from expunge.erasure.request import Request
 from expunge.keys import KeyRing
 from expunge.model.identity import PARTS
-from expunge.model.scope import Target
+from expunge.model.scope import Scope, Target
 
 _RAISE = Statement(
     "fences.raise",
@@ -27,12 +28,17 @@ def raise_fence(tx: Tx, request: Request, keys: KeyRing) -> None:
 
     The units that write into the scope are waited for first: what they write is there to be found.
     """
-    tx.seal(_scope_key(keys, target) for target in request.clear_scope.targets)
+    tx.seal(scope_keys(keys, request.clear_scope))
     request.fence_seq = next_seq(tx, request.org)
     tx.change_many(
         _RAISE,
         [_row(request, position, subject) for position, subject in enumerate(request.subjects)],
     )
+
+
+def scope_keys(keys: KeyRing, scope: Scope) -> Iterator[GuardKey]:
+    """What the units that write into a scope are told by: a part that it does not narrow has no pseudonyms."""
+    return (_scope_key(keys, target) for target in scope.targets)
 
 
 def _scope_key(keys: KeyRing, target: Target) -> GuardKey:

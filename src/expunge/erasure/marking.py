@@ -35,6 +35,7 @@ from expunge.erasure.statements import (
     hide,
     hide_again,
     hide_marked,
+    hold_in_scope,
     mark_in_scope,
     page_in_scope,
     settle_by_parent,
@@ -150,6 +151,19 @@ class Marking:
 
     def mark_derived(self, ids: Sequence[str]) -> list[Mark]:
         """Mark what goes because these marked records go; what is new."""
+        by_kind, held = self._derived(ids), set[tuple[str, str]]()
+        while self._hold(by_kind, held):
+            by_kind = self._derived(ids)
+        marks: list[Mark] = []
+        for name, positions in by_kind.items():
+            wanted = json.dumps(list(positions), ensure_ascii=False)
+            rows = self._tx.rows(find_rows(collection(name)), org=self._scope.org, ids=wanted)
+            placed = [(name, record_id, rid, positions[record_id], ref) for record_id, rid, ref in rows]
+            marks += self._mark(placed, direct=False)
+        return marks
+
+    def _derived(self, ids: Sequence[str]) -> dict[str, dict[str, int]]:
+        """What goes because these go, by collection and id: the position of the subject."""
         values = {"org": self._scope.org, "request": self._request, "ids": json.dumps(ids, ensure_ascii=False)}
         found = self._tx.rows(DERIVED_OF, **values)
         for kind in RECORDS:
@@ -159,13 +173,27 @@ class Marking:
         by_kind: dict[str, dict[str, int]] = defaultdict(dict)
         for name, record_id, position in found:
             by_kind[name].setdefault(record_id, position)
-        marks: list[Mark] = []
-        for name, positions in by_kind.items():
-            wanted = json.dumps(list(positions), ensure_ascii=False)
-            rows = self._tx.rows(find_rows(collection(name)), org=self._scope.org, ids=wanted)
-            placed = [(name, record_id, rid, positions[record_id], ref) for record_id, rid, ref in rows]
-            marks += self._mark(placed, direct=False)
-        return marks
+        return by_kind
+
+    def _hold(self, by_kind: Mapping[str, Iterable[str]], held: set[tuple[str, str]]) -> bool:
+        """Wait for who derives from these just now, or gives one of them another source (law 5); ``held`` are theirs.
+
+        Whether they may be others now.
+        """
+        waited = False
+        for name in sorted(by_kind):
+            ids = [record_id for record_id in by_kind[name] if (name, record_id) not in held]
+            held.update((name, record_id) for record_id in ids)
+            waited = self._tx.hold_rows(name, self._scope.org, ids, alone=True) or waited
+        return waited
+
+    def hold_scope(self) -> None:
+        """Wait for who derives from what is in scope just now, where the fence does not keep them from it (law 5).
+
+        It does not of what an erasure takes by its date, as what is derived is dated later; nor where it is down.
+        """
+        for kind in self._selector.reached:
+            self._tx.rows(hold_in_scope(kind, self._selector), targets=self._targets(), **self._values)
 
     def close_over(self, marked: list[Mark]) -> None:
         """Mark what was made from what is marked, until nothing is new."""
@@ -176,17 +204,9 @@ class Marking:
         """A held record that was derived is marked as well, but not hidden: so the census can name it."""
         marks = [Mark._make(row) for row in rows]
         told = self._hide(marks) if self._hiding else set()
-        if not (self._hiding or direct):
-            self._hold(marks)
         rows = [(*mark, direct, (mark.collection, mark.rid) not in told) for mark in marks]
         self._tx.change_many(ADD_MARK, [(self._request, self._scope.org, *row) for row in rows])
         return marks
-
-    def _hold(self, marks: Sequence[Mark]) -> None:
-        """Wait for who derives from these just now. Whoever does from what is in scope has been waited for already."""
-        for name in sorted({mark.collection for mark in marks}):
-            ids = [mark.id for mark in marks if mark.collection == name]
-            self._tx.hold_rows(name, self._scope.org, ids, alone=True)
 
     def _hide(self, marks: Sequence[Mark]) -> set[tuple[str, int]]:
         """Hide the rows of marks; those (by collection and row number) that tell of them from now on."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from expunge import audit
 from expunge.authority.port import Tx, Unit
-from expunge.erasure.fence import lower_fence, raise_fence
+from expunge.erasure.fence import lower_fence, raise_fence, scope_keys
 from expunge.erasure.marking import outcome_of, take_back_unfounded
 from expunge.erasure.naming import names_a_subject
 from expunge.erasure.order import Order
@@ -54,7 +54,7 @@ def opening(system: System, order: Order, *, actor: str, role: str, at_once: boo
 
     def unit(tx: Tx) -> Request:
         system.check_keys(tx)
-        tx.lead(scope.org)
+        tx.lead(scope.org, sealing=scope_keys(system.keys, scope))
         now = system.clock.now()
         request = Request(
             rid=next_rid(tx),

@@ -40,7 +40,7 @@ def plan_to_hide(tx: Tx, request: Request, *, system: System) -> None:
         raise NotAtOnce
     marking = marking_of(tx, request, hiding=True)
     note_outcome(request, marking, marking.mark_counted(counts), system)
-    queue_rebuilds(tx, request, system.clock.now())
+    queue_rebuilds(tx, request, system)
     request.done(Step.MARK)
     lower(tx, request)
 

@@ -10,11 +10,11 @@ from expunge.datamap.selector import Selector, as_parameter, count_scope
 from expunge.erasure.marking import Marking, Outcome
 from expunge.erasure.order import Order
 from expunge.erasure.plan import Binding, difference, plan_hash
+from expunge.erasure.request import next_rid
 from expunge.erasure.statements import count_by_identity
 from expunge.errors import PlanChanged
 from expunge.system import System
 
-_REHEARSAL = 0
 _AFTER_ALL = 1 << 62
 
 
@@ -57,7 +57,8 @@ async def preview(system: System, order: Order) -> Preview:
 
 def _rehearse(tx: Tx, system: System, order: Order) -> Preview:
     scope = order.scope
-    marking = Marking(tx, _REHEARSAL, scope, _AFTER_ALL, hiding=False)
+    number = next_rid(tx)  # no other has it: rehearsals of one scope do not wait for each other
+    marking = Marking(tx, number, scope, _AFTER_ALL, hiding=False)
     marking.close_over(marking.mark_scope())
     outcome = marking.outcome()
     key = system.keys.current
@@ -79,7 +80,7 @@ def _rehearse(tx: Tx, system: System, order: Order) -> Preview:
         subjects_found=len({at for counts in outcome.tally.values() for at, count in counts.items() if count}),
         goes=goes,
         effects=effects | {"derived": sum(counts["derived"] for counts in goes.values())},
-        stays=[*_held(tx, order, outcome, held), *_outliving(tx, order), *_control()],
+        stays=[*_held(tx, order, outcome, held), *_outliving(tx, order, number), *_control()],
     )
 
 
@@ -90,14 +91,14 @@ def _held(tx: Tx, order: Order, outcome: Outcome, derived: dict[str, tuple[int, 
     return [Staying(name, count, "a hold keeps it") for name, count in kept.items() if count]
 
 
-def _outliving(tx: Tx, order: Order) -> list[Staying]:
+def _outliving(tx: Tx, order: Order, request: int) -> list[Staying]:
     """What belongs to a session and outlives it."""
     selector = Selector.of(order.scope)
     values = {"org": order.scope.org, "targets": as_parameter(enumerate(order.scope.targets))}
     found: list[Staying] = []
     for kind in RECORDS:
         if not kind.reached_by(selector.parts):
-            there = tx.rows(count_by_identity(kind, selector), request=_REHEARSAL, **values)[0][0]
+            there = tx.rows(count_by_identity(kind, selector), request=request, **values)[0][0]
             if there:
                 found.append(Staying(kind.name, there, kind.session_keep))
     return found

@@ -6,12 +6,16 @@ import secrets
 from collections import Counter
 
 from expunge.authority.orgs import seq_of
-from expunge.authority.port import Statement, Tx
+from expunge.authority.port import GuardKey, Statement, Tx
 from expunge.datamap import JOBS, MEMORIES
 from expunge.datamap.marks import is_marked
 from expunge.erasure.request import Request
+from expunge.erasure.statements import FENCE_STANDS
+from expunge.errors import ErasureInProgress
+from expunge.keys import KeyRing
 from expunge.model.instant import Instant
 from expunge.search.served import is_current
+from expunge.system import System
 
 
 def count_rebuilds(tx: Tx, org: str, request: int) -> Counter[int]:
@@ -19,21 +23,38 @@ def count_rebuilds(tx: Tx, org: str, request: int) -> Counter[int]:
     return Counter(position for _, position in tx.rows(_GOING, org=org, request=request))
 
 
-def queue_rebuilds(tx: Tx, request: Request, now: Instant) -> None:
+def queue_rebuilds(tx: Tx, request: Request, system: System) -> None:
     """Queue a job for each marked record that can be derived afresh.
 
     The job reads what is left, and is a record of its own: it goes with the last of that. Asked again after a kill,
-    a record has its job already.
+    a record has its job already. Nothing is made afresh for somebody who is being erased as well (law 4).
     """
-    going = tx.rows(_GOING, org=request.org, request=request.rid)
+    going, now = tx.rows(_GOING, org=request.org, request=request.rid), system.clock.now()
     seq = seq_of(tx, request.org) if going else 0
     for record_id, _ in going:
+        if _is_fenced(tx, request.org, record_id, system.keys, seq=seq, now=now):
+            continue
         job = f"{JOBS.name[:2]}-{secrets.token_hex(16)}"
         values = {"org": request.org, "request": request.rid, "id": record_id, "job": job, "seq": seq}
         if tx.change(_QUEUE, now=now, **values):
             tx.change(_READ, **values)
 
 
+def _is_fenced(tx: Tx, org: str, record_id: str, keys: KeyRing, *, seq: int, now: Instant) -> bool:
+    if not tx.rows(FENCE_STANDS, org=org)[0][0]:
+        return False
+    ((*parts,),) = tx.rows(_WHOSE, org=org, id=record_id)
+    try:
+        tx.guard([GuardKey(org, keys.matches(org, tuple(parts)), now)], seq)
+    except ErasureInProgress:
+        return True
+    return False
+
+
+_WHOSE = Statement(
+    "memories.whose",
+    "SELECT namespace, agent, user_id, session_id FROM memories WHERE org = :org AND id = :id",
+)
 _LEFT = (
     f"""FROM lineage l WHERE l.derived = :id AND l.org = :org AND NOT {is_marked("l.source", "l.source_collection")}"""
 )

@@ -120,6 +120,8 @@ class Saga:
             raise NotAtOnce
         by_id = request.exact or others_may_mark(tx, request) or may_revive(request.clear_scope, counts)
         marking = marking_of(tx, request, hiding=False)
+        if request.before is not None or request.lowered_seq is not None:
+            marking.hold_scope()
         marked = marking.mark_scope() if by_id else marking.mark_linked()
         marking.close_over(marked)
         if any(counts[kind.name] for kind in RECORDS if kind.body_in) or marking.has_bodies():
@@ -129,7 +131,7 @@ class Saga:
             marking.settle()
             outcome = marking.outcome()
             request.effects = outcome.effects
-            queue_rebuilds(tx, request, self._system.clock.now())
+            queue_rebuilds(tx, request, self._system)
             planned.update(outcome.totals if by_id else outcome.derived)
         request.done(Step.MARK)
         lower(tx, request)
@@ -203,7 +205,7 @@ class Saga:
         marking.hide_again()
         take_back_unfounded(tx, request)
         note_marks(request, marking, self._system)
-        queue_rebuilds(tx, request, self._system.clock.now())
+        queue_rebuilds(tx, request, self._system)
 
     async def _empty_stores(self) -> None:
         """The bodies go before the rows that name them; a store that does not do it ends the run as failed."""

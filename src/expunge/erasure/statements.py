@@ -52,6 +52,14 @@ def mark_in_scope(collection: Collection, selector: Selector) -> Statement:
 
 
 @lru_cache
+def hold_in_scope(collection: Collection, selector: Selector) -> Statement:
+    """Lock what ``find_in_scope`` finds. Where one unit writes at a time there is nothing to lock, and no row."""
+    locking = f"SELECT 1 {_in_scope(collection, selector)} ORDER BY r.rid FOR NO KEY UPDATE OF r"
+    nothing = "SELECT 1 WHERE :org = '' AND :seq = 0 AND :targets = ''"
+    return Statement(f"{collection.name}.hold_in_scope", nothing, postgres=locking)
+
+
+@lru_cache
 def find_linked(selector: Selector) -> Statement:
     """As ``find_in_scope`` everywhere, but only what has an edge or a child: what closure and census need by id."""
     return Statement("records.find_linked", " UNION ALL ".join(_linked(kind, selector) for kind in selector.reached))

@@ -57,7 +57,7 @@ def _locate(tx: Tx, batch: Batch) -> dict[Key, Here]:
     for record in batch.records.values():
         wanted[record.org].update(dict.fromkeys(record.needs))
     return {
-        (org, row[1]): Here(row[3], tuple(row[4:]))
+        (org, row[1]): Here(row[3], tuple(row[4:8]))
         for org, ids in wanted.items()
         for row in tx.rows(LOCATE, org=org, ids=json.dumps(list(ids), ensure_ascii=False))
     }

@@ -131,18 +131,25 @@ class Carried:
     """The bodies that an export carries, by the ids of their records."""
 
     body_of: Callable[[str], bytes | None]
-    has: Callable[[str], bool]
+    size_of: Callable[[str], int | None]
+    """How long a body is, before anything of it is unpacked; ``None`` where there is none."""
+    max_bytes: int
 
     def give(self, record: Record) -> None:
         """Tell a record of the body that came with it.
 
         Raises:
-            BadField: there is none, and the record is nothing without it.
+            BadField: there is none, and the record is nothing without it; it is too large, or as long as another.
 
         """
         if record.collection.body_in is None:
             return
-        if self.has(record.id):
+        size = self.size_of(record.id)
+        if size is not None:
+            if size != record.values["bytes"]:
+                raise BadField("bytes", f"is {record.values['bytes']}, and the body has {size}")
+            if size > self.max_bytes:
+                raise BadField("bytes", f"is {size}, more than {self.max_bytes} (max_attachment_bytes)")
             record.files = (record.id,)
         elif record.values.get("state", "live") == "live":
             raise BadField("sha256", "names a body that the export does not hold")

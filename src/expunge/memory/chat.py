@@ -98,14 +98,11 @@ def end_run(tx: Tx, work: Work, run_id: str, end: RunEnd, entry: Entry | None) -
         ErasureInProgress, ErasedSince: its scope is being erased, or was since it began.
 
     """
-    row = by_id(tx, EPISODES, work.identity.org, run_id)
-    if row is not None and tuple(row[part] for part in ("org", *PARTS)) != work.identity.stored():
-        row = None  # somebody else's
-    if row is None or row["status"] != "running":
-        what = "was erased, or never begun" if row is None else f"is {row['status']}"
-        raise UnknownRun(f"run {shown(run_id)} {what}")
+    row = _running(tx, work, run_id)
     identity = work.identity
     _guard(tx, work, row["occurred_at"])
+    if tx.hold_rows(EPISODES.name, identity.org, [run_id], alone=True):
+        row = _running(tx, work, run_id)  # again: an erasure may have taken it for what it was made from
     values = {"output": end.output, "tool_calls": end.tool_calls, "status": end.status, "now": work.system.clock.now()}
     tx.change(_END_RUN, rid=row["rid"], **values)
     number = record_number(EPISODES, row["rid"])
@@ -116,6 +113,16 @@ def end_run(tx: Tx, work: Work, run_id: str, end: RunEnd, entry: Entry | None) -
         episode = Record(1, EPISODES, run_id, identity, {"occurred_at": row["occurred_at"]}, (), frozenset())
         work.put(tx, transcript_of(work.system, episode, end.said))
     return row | values
+
+
+def _running(tx: Tx, work: Work, run_id: str) -> Row:
+    row = by_id(tx, EPISODES, work.identity.org, run_id)
+    if row is not None and tuple(row[part] for part in ("org", *PARTS)) != work.identity.stored():
+        row = None  # somebody else's
+    if row is None or row["status"] != "running":
+        what = "was erased, or never begun" if row is None else f"is {row['status']}"
+        raise UnknownRun(f"run {shown(run_id)} {what}")
+    return row
 
 
 def _guard(tx: Tx, work: Work, dated: Instant) -> None:

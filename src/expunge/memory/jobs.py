@@ -82,6 +82,7 @@ def end_job(tx: Tx, job: Job) -> None:
         RunnerSuperseded: another has taken it meanwhile, and what this one made is not written.
 
     """
+    tx.hold_rows(JOBS.name, job.identity.org, [job.id], alone=True)
     if not tx.change(_DONE, rid=job.rid, attempts=job.attempts):
         raise RunnerSuperseded("the job was taken by another, or has gone")
     if tx.rows(_END, rid=job.rid):

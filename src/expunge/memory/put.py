@@ -60,6 +60,7 @@ class _Located:
     marked: bool
     seq: int
     parts: tuple[str, ...]
+    rid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,13 @@ class _Put:
             self._tx.hold_names(org, names)
         self._locate(records)
         self._guard_sources(records)
-        if self._hold_needs(records):
+        while self._hold_needs(records):
+            was, self._located = self._located, {}
             self._locate(records)
-            self._refuse_marked(records)
+            if self._located == was:
+                self._refuse_marked(records)  # what is marked beside its row is not seen there
+                break
+            self._guard_sources(records)  # some have gone, and others may have come under their ids
         self._sort_out_present(records)
         self._drop_unfounded()
         if not skip_bad:
@@ -143,8 +148,8 @@ class _Put:
             for page in _slices([record_id for record_id in ids if not self._comes_fresh(org, record_id)]):
                 given = _as_ids(page)
                 told: dict[str, int] = {}
-                for name, record_id, marked, seq, *parts in self._tx.rows(LOCATE, org=org, ids=given):
-                    self._located[org, record_id] = _Located(name, bool(marked), seq, tuple(parts))
+                for name, record_id, marked, seq, *parts, rid in self._tx.rows(LOCATE, org=org, ids=given):
+                    self._located[org, record_id] = _Located(name, bool(marked), seq, tuple(parts), rid)
                     if marked:
                         told[record_id] = marked
                 for record_id, hidden, by in self._tx.rows(MARKED, org=org, ids=given, told=to_json(told)):
@@ -200,8 +205,6 @@ class _Put:
                 if place := self._located.get((record.org, need)):
                     needed[place.collection, record.org].append(need)
         held = [self._tx.hold_rows(kind, org, ids, alone=False) for (kind, org), ids in sorted(needed.items())]
-        if any(held):
-            self._located.clear()
         return any(held)
 
     def _refuse_later(self, record: Record, need: str, place: _Located) -> None:

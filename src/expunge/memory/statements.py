@@ -59,12 +59,12 @@ def fetch(collection: Collection) -> Statement:
 
 def _located(collection: Collection) -> str:
     role = collection.column(Role.USER)
-    return f"""SELECT '{collection.name}', r.id, r.marked, r.seq, r.namespace, r.agent, r.{role}, r.session_id
+    return f"""SELECT '{collection.name}', r.id, r.marked, r.seq, r.namespace, r.agent, r.{role}, r.session_id, r.rid
         FROM each_text(:ids) j CROSS JOIN {collection.name} r WHERE r.org = :org AND r.id = j.value"""
 
 
 LOCATE = Statement("records.locate", " UNION ALL ".join(_located(collection) for collection in RECORDS))
-"""Rows ``(collection, id, marked, seq, namespace, agent, user_id, session_id)`` of the ids that are there, wherever."""
+"""Rows ``(collection, id, marked, seq, namespace, agent, user_id, session_id, rid)`` of the ids that are anywhere."""
 
 RESTS_ON = Statement(
     "lineage.rests_on",

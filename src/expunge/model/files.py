@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from expunge.errors import InputError
+from expunge.errors import DiskFull, InputError
 
 
 @contextmanager
@@ -20,6 +21,7 @@ def new_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
     Raises:
         InputError: it cannot be written.
+        DiskFull: there is no room for it.
 
     """
     temporary: Path | None = None
@@ -36,6 +38,8 @@ def new_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except (OSError, ValueError) as fault:
+        if isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(f"the disk is full, so {path} was not written") from fault
         raise InputError(f"{path} cannot be written: {reason_of(fault)}", hint="name another file") from fault
     finally:
         if temporary is not None:

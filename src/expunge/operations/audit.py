@@ -57,7 +57,12 @@ class ListOutput(Output):
 
 
 async def listing(system: System, _call: Call, given: ListInput) -> ListOutput:
-    """List what was done in an org."""
+    """List what was done in an org.
+
+    Raises:
+        DatabaseFault: somebody changed an entry so that it cannot be read.
+
+    """
     narrowed = audit.Filter(
         user_id=given.user_id,
         actor=given.actor,
@@ -76,6 +81,13 @@ async def listing(system: System, _call: Call, given: ListInput) -> ListOutput:
 
 
 def _listed(item: audit.Listed) -> Listed:
+    try:
+        return _as_written(item)
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        raise audit.unreadable(item.n) from None
+
+
+def _as_written(item: audit.Listed) -> Listed:
     body = item.body
     return Listed(
         n=item.n,

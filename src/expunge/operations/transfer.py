@@ -139,6 +139,7 @@ class ImportOutput(PutOutput):
     """What became of an export: as of other records, and what it did not bring back."""
 
     origin: str = Field(description="The store that made it.")
+    complete: bool = Field(description="Whether it held all that was in its scope; its manifest says what is missing.")
     erased_since: int = Field(description="Records that were erased after it was made; they did not come back.")
     edges_left_out: int = Field(description="Sources that records name and that are neither here nor in the export.")
     hidden_left_out: int = Field(description="Records that an erasure hid when it was made.")
@@ -156,7 +157,7 @@ async def import_export(system: System, call: Call, given: ImportInput) -> Impor
     own = origin["store"] == await system.store_id()
     call = call if not own else Call(call.actor, {file.org: _counter(origin, call.as_of[file.org])}, call.progress)
     lines = [line for line in file.lines if not line.record.get("hidden")]
-    carried = Carried(file.body_of, file.has_body)
+    carried = Carried(file.body_of, file.size_of, system.settings.max_attachment_bytes)
     batch = await asyncio.to_thread(
         Batch,
         (line.record for line in lines),
@@ -170,6 +171,7 @@ async def import_export(system: System, call: Call, given: ImportInput) -> Impor
     return ImportOutput(
         **said_of(outcome),
         origin=origin["store"],
+        complete=file.manifest["complete"],
         erased_since=sifted.erased,
         edges_left_out=sifted.edges,
         hidden_left_out=len(file.lines) - len(lines),

@@ -9,6 +9,7 @@ from typing import Any
 
 from expunge.authority.orgs import ledger_head, set_ledger_head
 from expunge.authority.port import Statement, Tx
+from expunge.errors import DatabaseFault
 from expunge.keys import SigningKey
 from expunge.model.canonical import canonical_plain, digest
 from expunge.model.instant import Instant, to_text
@@ -116,6 +117,22 @@ def read_ledger(tx: Tx, org: str, exported_at: Instant) -> list[str]:
     lines = [canonical_plain(header).decode()]
     after = 0
     while page := tx.rows(_PAGE, org=org, after=after, size=_PAGE_ROWS):
-        lines += [canonical_plain({"n": n, kind: json.loads(body)}).decode() for n, kind, body in page]
+        lines += [_line(n, kind, body) for n, kind, body in page]
         after = page[-1][0]
     return lines
+
+
+def _line(n: int, kind: str, body: str) -> str:
+    """An entry as a line of a ledger file.
+
+    Raises:
+        DatabaseFault: somebody changed it so that it cannot be read.
+
+    """
+    try:
+        return canonical_plain({"n": n, kind: json.loads(body)}).decode()
+    except (ValueError, RecursionError):
+        raise DatabaseFault(
+            f"entry {n} of the ledger cannot be read: it was changed",
+            hint="compare it with a ledger file that was kept",
+        ) from None

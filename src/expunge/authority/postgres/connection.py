@@ -13,6 +13,7 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
 from psycopg_pool import PoolTimeout, TooManyRequests
 
+from expunge.authority.postgres.locks import Again
 from expunge.authority.postgres.place import SCHEMA, PostgresPlace
 from expunge.errors import DatabaseAway, DatabaseBusy, DatabaseFault, DatabaseUnreadable, DiskFull
 
@@ -78,7 +79,7 @@ def faults(place: PostgresPlace) -> Iterator[None]:
         raise DatabaseUnreadable(
             f"{place.shown} does not let this role do it", hint="grant it what the docs name, or use another role"
         ) from fault
-    except REPEATED as fault:
+    except (*REPEATED, Again) as fault:
         raise DatabaseBusy(f"{place.shown}: others were in the way at every attempt") from fault
     except psycopg.OperationalError as fault:
         raise DatabaseAway(f"{place.shown} cannot be reached") from fault

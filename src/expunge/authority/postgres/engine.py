@@ -28,6 +28,8 @@ _BEGIN = "BEGIN"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
+_FEWEST_ATTEMPTS = 3
+"""A unit may take longer than anybody waits for a lock; that others were in its way once does not end it."""
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
 _LOGGED = "the server's write-ahead log keeps what was written until it recycles its files"
 _DEFERRED = "dead rows wait for a vacuum, index pages for their rebuilding, and the log for its recycling"
@@ -150,13 +152,14 @@ class PostgresAuthority:
     def _write(self, unit: Unit[T], *, keep: bool = True) -> T:
         """Repeat a unit while nothing of it was committed; when the connection breaks in the commit, nobody knows."""
         give_up = time.monotonic() + self._busy_timeout_s
-        pause = _FIRST_PAUSE_S
+        attempts, pause = 0, _FIRST_PAUSE_S
         while True:
             try:
                 with faults(self.place), self._pool.connection() as connection:
                     return self._attempt(connection, unit, keep=keep)
             except _Repeat as fault:
-                if time.monotonic() >= give_up:
+                attempts += 1
+                if attempts >= _FEWEST_ATTEMPTS and time.monotonic() >= give_up:
                     with faults(self.place):
                         raise fault.cause from None
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (spreads waiters; not a secret)
@@ -165,7 +168,7 @@ class PostgresAuthority:
     def _attempt(self, connection: psycopg.Connection, unit: Unit[T], *, keep: bool) -> T:
         try:
             connection.execute(_BEGIN)
-            result = unit(PostgresTx(connection))
+            result = unit(PostgresTx(connection, holds=keep))
         except BaseException as fault:
             _take_back(connection)
             if isinstance(fault, (*REPEATED, Again)) or connection.broken:
@@ -194,7 +197,7 @@ class PostgresAuthority:
         with faults(self.place), pool.connection() as connection:
             connection.execute(_BEGIN_READING)
             try:
-                return unit(PostgresTx(connection))
+                return unit(PostgresTx(connection, holds=False))
             finally:
                 _take_back(connection)
 

@@ -8,10 +8,11 @@ from itertools import chain, islice
 from typing import Any
 
 import psycopg
+from psycopg import errors
 
 from expunge.authority.fences import fences_of, refuse, values_of
 from expunge.authority.port import GuardKey, Row, Statement
-from expunge.authority.postgres.locks import Locks
+from expunge.authority.postgres.locks import Again, Locks
 from expunge.authority.postgres.spelling import spelled
 
 _SOME_FENCE = Statement(
@@ -27,13 +28,16 @@ _INSERT = re.compile(r"INSERT INTO (\w+) \(([\w, ]+)\) VALUES \((?:\?, )*\?\)")
 class PostgresTx:
     """A transaction that is already open, at READ COMMITTED: each statement sees what was committed before it."""
 
-    def __init__(self, connection: psycopg.Connection) -> None:
+    def __init__(self, connection: psycopg.Connection, *, holds: bool = True) -> None:
+        """Open for a unit; one of which nothing is kept need not hold anything."""
         self._connection = connection
+        self._holds = holds
         self._locks = Locks(connection)
+        self._has_rows = False
 
-    def lead(self, org: str) -> None:
+    def lead(self, org: str, sealing: Iterable[GuardKey] = ()) -> None:
         """Be the only unit of the org that works at an erasure."""
-        self._locks.lead(org)
+        self._locks.lead(org, sealing)
 
     def seal(self, keys: Iterable[GuardKey]) -> None:
         """Wait for the units that write into these scopes, and let no other begin."""
@@ -41,11 +45,16 @@ class PostgresTx:
 
     def enter(self, keys: Iterable[GuardKey]) -> None:
         """Be among the units that ``seal`` waits for."""
-        self._locks.enter(keys)
+        if self._holds:
+            self._locks.enter(keys)
 
     def hold_names(self, org: str, names: Iterable[str]) -> None:
         """Be the only unit that writes under these names."""
         self._locks.hold_names(org, names)
+
+    def settle(self, org: str) -> None:
+        """Come to the row of the org."""
+        self._locks.settle(org, has_rows=self._has_rows)
 
     def guard(self, keys: Iterable[GuardKey], as_of: int) -> None:
         """Refuse the unit when a fence matches (law 4).
@@ -55,7 +64,7 @@ class PostgresTx:
         not be seen. So it would be at REPEATABLE READ, where the whole transaction sees what its first statement saw.
         """
         keys = list(keys)
-        self._locks.enter(keys)
+        self.enter(keys)
         for org in dict.fromkeys(key.org for key in keys):
             if not self.rows(_SOME_FENCE, org=org, as_of=as_of)[0][0]:
                 continue  # of most orgs none is up, and none came down since
@@ -69,10 +78,21 @@ class PostgresTx:
         return [number for (number,) in self._connection.execute(text, (count,)).fetchall()]
 
     def hold_rows(self, collection: str, org: str, ids: Sequence[str], *, alone: bool) -> bool:
-        """Lock rows, in the order of their numbers."""
-        strength = "NO KEY UPDATE" if alone else "SHARE"
+        """Lock rows, in the order of their numbers. Only who works at an erasure waits for them.
+
+        Others hold scopes and names that one may wait for, so they begin anew where a row is taken.
+        """
+        if not ids or not self._holds:
+            return False
+        strength = ("NO KEY UPDATE" if alone else "SHARE") + ("" if self._locks.leads else " NOWAIT")
         text = f"""SELECT 1 FROM {collection} r WHERE r.org = %s AND r.id = ANY(%s) ORDER BY r.rid FOR {strength}"""
-        self._connection.execute(text, (org, list(ids)))
+        try:
+            self._connection.execute(text, (org, list(ids)))
+        except errors.LockNotAvailable:
+            if self._locks.leads:
+                raise
+            raise Again from None
+        self._has_rows = True
         return True
 
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:

@@ -137,6 +137,8 @@ def faults(place: Place) -> Iterator[None]:
                 raise error(place.shown) from fault
         if isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(f"the disk is full, so {place.shown} was not made") from fault
+        if getattr(fault, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:  # also who only reads needs 32 KiB
+            raise DiskFull(f"the disk is full, so {place.shown} cannot be opened") from fault
         if isinstance(fault, _OURS):
             raise  # a mistake of ours, to be seen as one
         name = type(fault).__name__

@@ -78,5 +78,5 @@ def _read_header(connection: apsw.Connection) -> tuple[object, int, int]:
         tables = len(connection.execute("SELECT name FROM sqlite_schema").fetchall())
         return owner, int(str(version)), tables
     finally:
-        if begin:
+        if begin and connection.in_transaction:  # on a full disk SQLite has rolled back itself
             connection.execute("ROLLBACK")

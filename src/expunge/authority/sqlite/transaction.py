@@ -20,7 +20,7 @@ class SqliteTx:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
-    def lead(self, org: str) -> None:
+    def lead(self, org: str, sealing: Iterable[GuardKey] = ()) -> None:
         """Nothing: no other unit writes."""
 
     def seal(self, keys: Iterable[GuardKey]) -> None:
@@ -30,6 +30,9 @@ class SqliteTx:
         """Nothing: whoever seals writes, and so waits for this unit."""
 
     def hold_names(self, org: str, names: Iterable[str]) -> None:
+        """Nothing: no other unit writes."""
+
+    def settle(self, org: str) -> None:
         """Nothing: no other unit writes."""
 
     def guard(self, keys: Iterable[GuardKey], as_of: int) -> None:

@@ -174,6 +174,13 @@ class _Tap(RawIOBase):
         return held
 
 
+class _Unclosed(zipfile.ZipFile):
+    """A zip that may be left half written: nothing is open for it, and its own end would complain on stderr."""
+
+    def __del__(self) -> None:
+        pass
+
+
 class Zip(JsonDocument):
     """A zip of the JSON document and the bodies."""
 
@@ -183,7 +190,7 @@ class Zip(JsonDocument):
     def __init__(self, exported_at: Instant) -> None:
         super().__init__()
         self._tap = _Tap()
-        self._zip = zipfile.ZipFile(self._tap, "w", zipfile.ZIP_DEFLATED)
+        self._zip = _Unclosed(self._tap, "w", zipfile.ZIP_DEFLATED)
         self._at = _zip_time(to_datetime(exported_at))
         self._open = self._zip.open(self._member(JSON_NAME), "w", force_zip64=True)
 

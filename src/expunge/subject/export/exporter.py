@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from typing import Literal, TypeVar
 
 import orjson
@@ -106,6 +105,8 @@ class Export:
         self._selector = Selector.of(asked.scope)
         self._values = {"org": asked.scope.org, "targets": as_parameter(enumerate(asked.scope.targets))}
         self._out = container(asked.form, self._exported_at)
+        self._cut: dict[str, Place] = {}
+        """The place of the last record that was given of a section that a limit cut."""
         self._start: _Start
         self.manifest: Manifest
         self.media_type = self._out.media_type
@@ -209,12 +210,15 @@ class Export:
     async def _records(self, kind: Collection) -> AsyncIterator[bytes]:
         section = self.manifest.section(kind.name)
         yield self._out.section(kind.name)
-        async for lines in self._pages(self._statement(statements.page, kind), kind, itemgetter(2)):
-            taken = self._within_limits(kind, lines)
+        statement, before = self._statement(statements.page, kind), _BEFORE_ALL
+        async for rows in self._pages(statement, kind, lambda row: len(row[2])):
+            taken = self._within_limits(kind, [row[2] for row in rows])
             section.add(taken)
             yield self._out.lines(taken)
             if section.truncated:
+                self._cut[kind.name] = self._place(rows[len(taken) - 1]) if taken else before
                 break
+            before = self._place(rows[-1]) if rows else before
 
     def _statement(self, made_by: Callable[..., Statement], kind: Collection) -> Statement:
         return made_by(kind, self._selector, hidden=self._asked.hidden, tombstoned=self._asked.tombstoned)
@@ -233,10 +237,14 @@ class Export:
         section.truncated = room < len(lines)
         return lines[:room]
 
+    def _place(self, row: Row) -> Place:
+        """Where a row stands in the order of its pages."""
+        return (row[0], row[1]) if statements.by_seq(self._selector) else (0, row[1])
+
     async def _pages(
-        self, statement: Statement, kind: Collection, encode: Callable[[Row], bytes]
-    ) -> AsyncIterator[list[bytes]]:
-        """The rows of a statement as lines, a page at a time. Pages of long rows are short ones."""
+        self, statement: Statement, kind: Collection, size_of: Callable[[Row], int]
+    ) -> AsyncIterator[list[Row]]:
+        """The rows of a statement, a page at a time. Pages of long rows are short ones."""
         size, until = _FIRST_ROWS, self._start.last[kind.name]
 
         def unit(tx: Tx, at: Place, size: int) -> _Page:
@@ -246,12 +254,23 @@ class Export:
         first = self._ahead.get(statement)
         page = first if first is not None else await self._ask(partial(unit, at=_BEFORE_ALL, size=size))
         while True:
-            lines = [encode(row) for row in page.rows]
-            yield lines
+            yield page.rows
             if page.behind is None:
                 return
-            size = min(2 * size, PAGE_ROWS) if sum(map(len, lines)) < _PAGE_BYTES else max(size // 2, 1)
+            size = min(2 * size, PAGE_ROWS) if sum(map(size_of, page.rows)) < _PAGE_BYTES else max(size // 2, 1)
             page = await self._ask(partial(unit, at=page.behind, size=size))
+
+    async def _given(
+        self, name: str, statement: Statement, kind: Collection, size_of: Callable[[Row], int]
+    ) -> AsyncIterator[list[Row]]:
+        """The same for what goes with the records of a section, up to where a limit cut these."""
+        cut = self._cut.get(kind.name)
+        async for rows in self._pages(statement, kind, size_of):
+            given = rows if cut is None else [row for row in rows if self._place(row) <= cut]
+            yield given
+            if len(given) < len(rows):
+                self.manifest.section(name).truncated = True
+                return
 
     def _behind(self, tx: Tx, kind: Collection, statement: Statement, place: Place, size: int, *, until: int) -> _Page:
         """The rows behind a place, as many as a page takes or more."""
@@ -286,10 +305,9 @@ class Export:
             if kind.body_in is None:
                 continue
             statement = self._statement(statements.bodies, kind)
-            async for lines in self._pages(statement, kind, lambda row: orjson.dumps(row[2:])):
-                rows = [orjson.loads(line) for line in lines]
-                there = await self._system.bodies[kind.name].present([row[3] for row in rows])
-                for record_id, size, sha256, ref in rows:
+            async for rows in self._given(BODIES, statement, kind, lambda row: len(row[2])):
+                there = await self._system.bodies[kind.name].present([row[5] for row in rows])
+                for _, _, record_id, size, sha256, ref in rows:
                     if ref not in there:
                         missing += 1
                         continue
@@ -381,10 +399,9 @@ class Export:
     async def _vectors(self) -> AsyncIterator[list[bytes]]:
         for kind in self._selector.reached:
             if kind.searched:
-                async for lines in self._pages(
-                    self._statement(statements.vectors, kind), kind, partial(_vector_line, kind)
-                ):
-                    yield lines
+                statement = self._statement(statements.vectors, kind)
+                async for rows in self._given(VECTORS, statement, kind, lambda row: len(row[4])):
+                    yield [_vector_line(kind, row) for row in rows]
 
     async def _extra(self, read: MoreLines) -> AsyncIterator[list[bytes]]:
         place = 0

@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from expunge.errors import InvalidExport
 from expunge.model.ids import shown
@@ -27,6 +27,11 @@ _VERSION = re.compile(rb'\{"format":"%b","version":(\d{1,9})[,}]' % FORMAT.encod
 _SECTION = re.compile(rb'"([a-z_]{1,40})":\[')
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError)
 """What comes out of a zip, or of base64, that was damaged somewhere."""
+_BODY = re.compile("bodies/[0-9]{6,20}")
+_ZIP_END, _ZIP_END_BYTES = b"PK\x05\x06", 22
+"""What a zip without a comment ends with, and how long it is."""
+_MOST_HEAD, _MOST_LINE, _BUFFER = 100, 512 << 20, 1 << 20
+"""Most bytes of the first line, and of one in a zip, where no body stands in a line."""
 _MOST_BYTES = 4 << 30
 """A zip that would unpack into more than this is not read: no export of ours that fits into memory is larger."""
 
@@ -73,24 +78,21 @@ class ExportFile:
 
         """
         if not data.startswith(_ZIP):
-            return _Reader(data.removeprefix(_BOM)).read()
+            return _Reader(io.BytesIO(data.removeprefix(_BOM)), len(data)).read()
         try:
             archive = zipfile.ZipFile(io.BytesIO(data))
-            info = archive.getinfo(JSON_NAME)
-            if info.file_size > _MOST_BYTES:
-                raise InvalidExport(f"the zip would unpack into {info.file_size} bytes, more than {_MOST_BYTES}")
-            document = archive.read(info)
-        except KeyError:
-            raise InvalidExport(f"the zip holds no {JSON_NAME}, so it is not an export") from None
+            _check_members(archive, data)
+            with archive.open(JSON_NAME) as member:  # line by line: what is no export is not unpacked first
+                found = _Reader(io.BufferedReader(cast("io.RawIOBase", member), _BUFFER), _MOST_LINE).read()
         except _BROKEN_ZIP as fault:
             raise InvalidExport(f"the zip cannot be read ({type(fault).__name__})") from None
-        found = _Reader(document).read()
         found.archive = archive
         return found
 
-    def has_body(self, record_id: str) -> bool:
-        """Whether it holds the body of a record."""
-        return record_id in self.bodies
+    def size_of(self, record_id: str) -> int | None:
+        """How many bytes the body of a record has, ``None`` where the export has none."""
+        body = self.bodies.get(record_id)
+        return None if body is None else body.bytes
 
     @property
     def org(self) -> str:
@@ -113,7 +115,7 @@ class ExportFile:
             data = self._member(body) if encoded is None else base64.b64decode(encoded, validate=True)
         except (KeyError, *_BROKEN_ZIP):
             raise InvalidExport(f"the body of {shown(record_id)} cannot be read") from None
-        if hashlib.sha256(data).hexdigest() != body.sha256:
+        if len(data) != body.bytes or hashlib.sha256(data).hexdigest() != body.sha256:
             raise InvalidExport(f"the body of {shown(record_id)} was edited")
         return data
 
@@ -126,18 +128,37 @@ class ExportFile:
         return self.archive.read(info)
 
 
+def _check_members(archive: zipfile.ZipFile, data: bytes) -> None:
+    """Refuse a zip that another program may read otherwise than we do, or that holds what no export holds."""
+    members = archive.infolist()
+    names = {member.filename for member in members}
+    if JSON_NAME not in names:
+        raise InvalidExport(f"the zip holds no {JSON_NAME}, so it is not an export")
+    if len(names) < len(members):
+        raise InvalidExport("the zip holds two files of one name")
+    for member in members:
+        if member.filename != JSON_NAME and _BODY.fullmatch(member.filename) is None:
+            raise InvalidExport(f"the zip holds {shown(member.filename)}, which no export does")
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise InvalidExport(f"{member.filename} is packed in a way that no export is")
+    if min(member.header_offset for member in members) > 0 or not data.startswith(_ZIP_END, -_ZIP_END_BYTES):
+        raise InvalidExport("something stands before or behind the zip")
+    size = archive.getinfo(JSON_NAME).file_size
+    if size > _MOST_BYTES:
+        raise InvalidExport(f"the zip would unpack into {size} bytes, more than {_MOST_BYTES}")
+
+
 class _Reader:
     """Reads the document of an export line by line, as it was written."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    def __init__(self, document: BinaryIO, most: int) -> None:
+        self._document, self._most = document, most
         self._sections: dict[str, Hashed] = {}
         self._found = ExportFile({}, [])
 
     def read(self) -> ExportFile:
-        self._check_version()
-        lines = enumerate(self._split(), start=1)
-        _, head = next(lines)
+        head = self._head()
+        lines = enumerate(self._split(), start=2)
         if head == HEAD + b"}":
             manifest = self._read_lines(lines)
         elif head == HEAD + b',"sections":{':
@@ -148,14 +169,23 @@ class _Reader:
         return self._found
 
     def _split(self) -> Iterator[bytes]:
-        return (line.removesuffix(b"\n") for line in io.BytesIO(self._data))
+        return (line.removesuffix(b"\n") for line in iter(self._line, b""))
 
-    def _check_version(self) -> None:
-        found = _VERSION.match(self._data)
+    def _line(self) -> bytes:
+        line = self._document.readline(self._most + 1)
+        if len(line) > self._most:
+            raise InvalidExport(f"a line has more than {self._most} bytes")
+        return line
+
+    def _head(self) -> bytes:
+        """The first line, which says the version; of what is no export not more than the start is read."""
+        head = self._document.readline(_MOST_HEAD).removesuffix(b"\n")
+        found = _VERSION.match(head)
         if found is None:
             raise InvalidExport("the file is not an export of Expunge")
         if int(found[1]) > VERSION:
             raise InvalidExport(f"the export has version {int(found[1])}, newer than {VERSION}", hint="upgrade Expunge")
+        return head
 
     def _read_lines(self, lines: Iterator[tuple[int, bytes]]) -> object:
         for number, line in lines:
@@ -236,6 +266,7 @@ def _has_form(manifest: dict[str, Any]) -> bool:
         and isinstance(origin.get("store"), str)
         and isinstance(origin.get("exported_at"), str)
         and type(origin.get("as_of")) is int
+        and isinstance(manifest.get("complete"), bool)
         and isinstance(manifest.get("sections"), dict)
     )
 
