@@ -29,6 +29,7 @@ OF_POSTGRES = {"schema_version", "search.record"}
 
 _SPELLINGS = (
     (re.compile(r"\bzeroblob\((\d+)\)"), r"decode(repeat('00', \1), 'hex')"),
+    (re.compile(r"\bsearch_docsize\b"), "search"),
     (re.compile(r"\bjson_extract\((\w+), '\$'\)"), r"\1::jsonb #>> '{}'"),
 )
 """What SQLite writes in statements of tests, as PostgreSQL has it."""
@@ -144,6 +145,20 @@ def rows_of(db: str) -> dict[str, bytes]:
     return found
 
 
+def columns_of(db: str) -> Iterator[tuple[str, bytes]]:
+    """Every text and every bytes of a server, with the column that it stands in."""
+    with connected(db) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (SCHEMA,)).fetchall()
+        for (table,) in tables:
+            cursor = connection.execute(f"SELECT * FROM {table}")
+            names = [column.name for column in cursor.description or ()]
+            for row in cursor:
+                for name, value in zip(names, row, strict=True):
+                    for part in value if isinstance(value, list) else [value]:
+                        if isinstance(part, (str, bytes)):
+                            yield f"{table}.{name}", part.encode() if isinstance(part, str) else part
+
+
 def holding(settings: Settings, words: list[str]) -> dict[str, list[str]]:
     """Which of some words stand in the raw bytes of which files, or of which tables of a server."""
     found = {name: [word for word in words if word.encode() in data] for name, data in bytes_of(settings).items()}
@@ -155,6 +170,11 @@ def connected(db: str) -> Iterator[psycopg.Connection]:
     """A connection to a server that finds our tables by their names, and commits each statement."""
     with psycopg.connect(db, autocommit=True, options=f"-c search_path={SCHEMA}") as connection:
         yield connection
+
+
+def spelled(db: str, text: str) -> str:
+    """A statement as a database has it. What is written is SQLite's."""
+    return _spelled(text) if is_served(db) else text
 
 
 def _spelled(text: str) -> str:

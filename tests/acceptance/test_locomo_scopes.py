@@ -14,6 +14,7 @@ from expunge import Expunge
 from expunge.errors import InputError, NotRestorable
 from expunge.model.canonical import digest
 from expunge.model.instant import DAY, ManualClock, to_text
+from tests.acceptance.conftest import Loading
 from tests.acceptance.locomo import (
     DATABASE,
     KINDS,
@@ -30,8 +31,8 @@ from tests.acceptance.locomo import (
     check_scope,
     copy_store,
     erase_scope,
-    load,
     needs_locomo,
+    on_both,
     reading,
     settings_of,
 )
@@ -136,7 +137,7 @@ def turns_of(scope: Conjunction) -> int:
     )
 
 
-@pytest.mark.parametrize("name", CASES)
+@on_both(CASES, "a session", "a session of a speaker", "a conversation", "a conversation before a date", "everything")
 async def test_a_scope_is_purged_and_nothing_else(conversations: Loaded, tmp_path: Path, name: str) -> None:
     """Laws 1, 5, 6, 7, 10, 11, 14: preview, purge, receipts and census of a scope are what the input says, to the byte.
 
@@ -222,15 +223,19 @@ def of_another_org(records: list[Record]) -> list[Record]:
     ]  # fmt: skip
 
 
-@pytest.fixture(scope="session")
-def case(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+@pytest.fixture
+def case(loaded: Loading) -> Loaded:
     """Two conversations with agents, what was built on them, and another org that uses the same names."""
+    return loaded("scopes", two_conversations)
+
+
+def two_conversations() -> list[Record]:
     everything = adapted()[0]
     two = [with_agents(record) for record in everything if record["namespace"] in {"26", "30"}]
     by_id = {record["id"]: record for record in two}
     assert [by_id[turn]["user_id"] for turn in (A1, A3, M1, OTHER)] == [ANN, ANN, MEL, MEL]
     assert by_id["26/D1:13"]["created_at"] == DAY_ONE
-    return load([*two, *built(), *of_another_org(everything)], tmp_path_factory.mktemp("scopes"))
+    return [*two, *built(), *of_another_org(everything)]
 
 
 FROM_A1 = {"x/b-said", "x/v", "x/m-two", "x/m-deep", "x/f-deep", "x/m-elsewhere"}
@@ -281,7 +286,7 @@ BUILT = {
 }
 
 
-@pytest.mark.parametrize("name", BUILT)
+@on_both(BUILT, "session", "speaker in both", "agent", "agent in a conversation", "speaker before a date")
 async def test_each_rule_of_scopes(case: Loaded, tmp_path: Path, name: str) -> None:
     """Laws 1, 5, 6, 10: each part of a conjunction narrows it; what was built on the conversations shows each rule.
 
@@ -299,6 +304,7 @@ async def test_each_rule_of_scopes(case: Loaded, tmp_path: Path, name: str) -> N
     assert not [record_id for record_id in gone if record_id.startswith("o/")]
 
 
+@pytest.mark.authorities("sqlite", "postgres")
 async def test_a_scope_of_nobody_is_nothing_found(case: Loaded, tmp_path: Path) -> None:
     """Law 16: a speaker narrowed to a conversation without them is "nothing found", and all stays as it was."""
     folder, scope = case.copy(tmp_path / "store"), Conjunction((MEL,), ("30",))
@@ -343,7 +349,7 @@ HIDDEN = {
 """A scope, whose records are all in it, somebody outside, and how many rows go in one commit."""
 
 
-@pytest.mark.parametrize("name", HIDDEN)
+@on_both(HIDDEN, "a conversation")
 async def test_what_is_hidden_is_not_served_and_comes_back_as_it_was(
     conversations: Loaded, tmp_path: Path, name: str
 ) -> None:
@@ -389,6 +395,7 @@ async def test_what_is_hidden_is_not_served_and_comes_back_as_it_was(
             assert await profiles(expunge, users) == was
 
 
+@pytest.mark.authorities("sqlite", "postgres")
 async def test_one_session_is_restored_by_its_ids_and_the_rest_is_purged_in_time(
     conversations: Loaded, tmp_path: Path
 ) -> None:
@@ -432,6 +439,7 @@ async def test_one_session_is_restored_by_its_ids_and_the_rest_is_purged_in_time
     assert (len(found["exempt"]), found["exempt_names"]) == (0, [ANN])
 
 
+@pytest.mark.authorities("sqlite", "postgres")
 async def test_what_was_hidden_is_purged_at_opening_when_its_window_has_ended(
     conversations: Loaded, tmp_path: Path
 ) -> None:
@@ -471,6 +479,7 @@ async def test_what_was_hidden_is_purged_at_opening_when_its_window_has_ended(
     assert "ledger" not in proofs.passed(first)
 
 
+@pytest.mark.authorities("sqlite", "postgres")
 async def test_what_was_restored_can_be_purged(conversations: Loaded, tmp_path: Path) -> None:
     """Laws 4, 7: a purge after a restore leaves nothing, the clear scope that the first request had kept included."""
     scope, theirs, bystander, batch_rows = HIDDEN["a conversation"]

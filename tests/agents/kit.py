@@ -11,6 +11,7 @@ from expunge import Agent, Expunge, HashingEmbedder
 from expunge.authority.port import Statement
 from expunge.model.canonical import canonical
 from expunge.proof import verify
+from tests.eye import spelled
 
 ORG, NAMESPACE, HELPER = "acme", "support", "helper"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,7 +34,8 @@ def after(**span: float) -> datetime:
 
 async def read(expunge: Expunge, sql: str, **values: Any) -> list[tuple[Any, ...]]:
     """Rows as they stand in the database."""
-    return await expunge.system.authority.read(lambda tx: tx.rows(Statement("test.read", sql), **values))
+    statement = Statement("test.read", spelled(expunge.settings.db, sql))
+    return await expunge.system.authority.read(lambda tx: tx.rows(statement, **values))
 
 
 async def change(expunge: Expunge, sql: str, **values: Any) -> int:

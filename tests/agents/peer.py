@@ -20,6 +20,7 @@ from expunge.model.instant import ManualClock
 from expunge.search import HashingEmbedder
 from tests.agents.kit import read
 from tests.crash.kit import RAW
+from tests.eye import columns_of, home, is_served
 
 WORD, OTHER = "quetzal", "heron"
 REFUSED = (ErasureInProgress, ErasedSince)
@@ -27,9 +28,13 @@ RECORDS = ("sessions", "episodes", "events", "memories", "facts", "blocks", "doc
 INDEX = ("search_docsize", "vectors", "lineage", "marks")
 
 
-def leftovers(folder: Path, words: Sequence[str], blobs: Sequence[bytes] = ()) -> dict[str, dict[str, list[str]]]:
+def leftovers(
+    where: Path | Settings, words: Sequence[str], blobs: Sequence[bytes] = ()
+) -> dict[str, dict[str, list[str]]]:
     """What another program finds of some words in the files of a folder and in the columns of its database."""
-    asked = {"folder": str(folder), "database": str(folder / "expunge.db"), "words": list(words)}
+    folder, served = (where, False) if isinstance(where, Path) else (home(where), is_served(where.db))
+    database = None if served else str(folder / "expunge.db")
+    asked = {"folder": str(folder), "database": database, "words": list(words)}
     done = subprocess.run(
         [sys.executable, str(RAW / "leftovers.py")],
         input=json.dumps(asked | {"blobs": [blob.hex() for blob in blobs]}),
@@ -39,6 +44,10 @@ def leftovers(folder: Path, words: Sequence[str], blobs: Sequence[bytes] = ()) -
         check=True,
     )
     found: dict[str, dict[str, list[str]]] = json.loads(done.stdout)
+    if isinstance(where, Settings) and served:
+        for column, value in columns_of(where.db):
+            if here := [word for word in words if word.encode().lower() in value.lower()]:
+                found["columns"].setdefault(column, []).extend(here)
     return found
 
 

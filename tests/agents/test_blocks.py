@@ -9,12 +9,15 @@ from expunge.errors import IdempotencyConflict, InputError
 from expunge.model.instant import ManualClock
 from tests.agents.kit import as_user, count, read
 
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
+
 NAMES = ["persona", "goals", "a", "b"]
 
 
-async def test_blocks_stand_in_their_order(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_blocks_stand_in_their_order(expunge: Expunge) -> None:
     """Issue 4: blocks are ordered: those with a number by it, the others by name; an edit keeps its place."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         for name, order in (("b", None), ("goals", 7), ("persona", 0), ("a", None)):
             await memory.update_block(name, f"the {name}", pinned_order=order)
@@ -52,9 +55,10 @@ async def test_blocks_are_durable_and_versioned(expunge: Expunge, clock: ManualC
     assert stored == [(1, "one", "live"), (2, "one two", "live"), (3, None, "tombstoned"), (4, "", "live")]
 
 
-async def test_an_appended_block_rests_on_all_of_it(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_an_appended_block_rests_on_all_of_it(expunge: Expunge) -> None:
     """Law 5: what was added to a block rests on what the whole rests on: with the source's user it goes."""
-    async with as_user(in_memory, None) as agent:
+    async with as_user(expunge, None) as agent:
         memory = agent.memory
         said = await memory.remember(Episode(input="secret of bob"), user_id="bob")
         heard = await memory.remember(Episode(input="word of carl"), user_id="carl")
@@ -66,12 +70,13 @@ async def test_an_appended_block_rests_on_all_of_it(in_memory: Expunge) -> None:
         assert (await memory.forget(user_id="bob")) == 5  # the episode, three versions of notes, one of plain
         found = await memory.working()
         assert [(block.name, block.content) for block in found] == [("plain", "of nobody")]
-        assert await count(in_memory, "blocks", "lineage") == {"blocks": 1, "lineage": 0}
+        assert await count(expunge, "blocks", "lineage") == {"blocks": 1, "lineage": 0}
 
 
-async def test_a_block_outlives_its_session(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_block_outlives_its_session(expunge: Expunge) -> None:
     """Design 4: blocks stay when a session is erased, unless they were made from what was said there."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         said = await memory.remember(Episode(input="x", session_id="s1"))
         await memory.update_block("stays", "written there", session_id="s1")
@@ -81,9 +86,10 @@ async def test_a_block_outlives_its_session(in_memory: Expunge) -> None:
         assert [block.name for block in await memory.working(session_id="s1")] == ["stays"]
 
 
-async def test_a_block_is_written_once(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_block_is_written_once(expunge: Expunge) -> None:
     """Law 16: a repeat with an idempotency key adds nothing; another write under it is a conflict."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         await memory.update_block("k", "one", idempotency_key="i1")
         added = [await memory.append_block("k", " two", idempotency_key="i2") for _ in range(2)]
@@ -96,10 +102,11 @@ async def test_a_block_is_written_once(in_memory: Expunge) -> None:
             await memory.update_block("l", "one", idempotency_key="i1")
 
 
-async def test_a_block_grows_no_further_than_a_value(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_block_grows_no_further_than_a_value(expunge: Expunge) -> None:
     """Bad input: a limit is a limit, whether it is reached at once or by adding; nothing is cut off."""
-    async with as_user(in_memory) as agent:
-        most = in_memory.settings.max_value_bytes
+    async with as_user(expunge) as agent:
+        most = expunge.settings.max_value_bytes
         with pytest.raises(InputError):
             await agent.memory.update_block("k", "x" * (most + 1))
         await agent.memory.update_block("k", "x" * most)
@@ -109,9 +116,10 @@ async def test_a_block_grows_no_further_than_a_value(in_memory: Expunge) -> None
         assert len(block.content) == most
 
 
-async def test_hidden_blocks_are_not_served(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_hidden_blocks_are_not_served(expunge: Expunge) -> None:
     """Law 6: a hidden block is not served; when only its newest version is, the one before it stands."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         said = await agent.memory.remember(Episode(input="x"), user_id="bob")
         await agent.memory.update_block("k", "one")
         await agent.memory.update_block("k", "two", sources=[said])

@@ -13,6 +13,8 @@ from expunge.errors import ErasedSince, InputError, InvalidRecords
 from expunge.model.instant import ManualClock
 from tests.agents.kit import DAY_S, NAIVE, ORG, as_user, count, objects, read, texts
 
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
+
 
 async def told(agent: Any, *says: tuple[str, str], **who: Any) -> list[str]:
     """Remember what was said in sessions, as ``(session, text)``; the ids."""
@@ -25,9 +27,10 @@ async def jobs(expunge: Expunge) -> dict[str, int]:
     return found
 
 
-async def test_retire_goes_with_any_source_and_detach_with_the_last(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_retire_goes_with_any_source_and_detach_with_the_last(expunge: Expunge) -> None:
     """Law 6, design 4: what retires goes with any source; what detaches loses an edge, and goes with the last."""
-    async with as_user(in_memory, None) as agent:
+    async with as_user(expunge, None) as agent:
         memory = agent.memory
         sources = [(await told(agent, ("s", f"of {name}"), user_id=name))[0] for name in ("bob", "carl")]
         summary = await memory.derive("retires", "summary", sources=sources)
@@ -44,12 +47,13 @@ async def test_retire_goes_with_any_source_and_detach_with_the_last(in_memory: E
         await memory.forget(user_id="carl")
         assert not (await memory.get("detaches")).found
         assert (await memory.get("plain")).found
-        assert await count(in_memory, "memories", "lineage") == {"memories": 1, "lineage": 0}
+        assert await count(expunge, "memories", "lineage") == {"memories": 1, "lineage": 0}
 
 
-async def test_a_derived_write_is_a_write_in_the_scope_of_its_sources(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_derived_write_is_a_write_in_the_scope_of_its_sources(expunge: Expunge) -> None:
     """Law 5: what rests on an erased source is refused, by its id and by when the work began; so is what rests on none."""
-    async with as_user(in_memory, None) as agent:
+    async with as_user(expunge, None) as agent:
         (said,) = await told(agent, ("s", "secret"), user_id="bob")
         began = agent.began(await agent.as_of())
         await agent.memory.forget(user_id="bob")
@@ -63,12 +67,13 @@ async def test_a_derived_write_is_a_write_in_the_scope_of_its_sources(in_memory:
         with pytest.raises(InputError):
             await agent.memory.derive("k", "secret", sources=[])
         assert (await agent.memory.derive("k", "public", sources=[again])).version == 1
-        assert await count(in_memory, "memories") == {"memories": 1}
+        assert await count(expunge, "memories") == {"memories": 1}
 
 
-async def test_another_version_rests_on_what_it_says(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_another_version_rests_on_what_it_says(expunge: Expunge) -> None:
     """Law 5: a value that is restored rests on what it rested on; one that was written anew does not, and stays."""
-    async with as_user(in_memory, None) as agent:
+    async with as_user(expunge, None) as agent:
         memory = agent.memory
         (said,) = await told(agent, ("s", "secret"), user_id="bob")
         for key in ("restored", "anew", "deleted"):
@@ -82,12 +87,13 @@ async def test_another_version_rests_on_what_it_says(in_memory: Expunge) -> None
         assert (await memory.get("anew")).value == "of nobody"
         back = await memory.restore("deleted")
         assert (back.found, back.restored) == (False, False)
-        assert await read(in_memory, "SELECT count(*) FROM memories WHERE value LIKE '%secret%'") == [(0,)]
+        assert await read(expunge, "SELECT count(*) FROM memories WHERE value LIKE '%secret%'") == [(0,)]
 
 
-async def test_a_summary_is_rebuilt_from_what_is_left(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_summary_is_rebuilt_from_what_is_left(expunge: Expunge) -> None:
     """Design 4, rebuild: the summary goes with a source, a job is queued, and makes it afresh without the words."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         await told(agent, ("s1", "My cat is Zorro. And more."), ("s2", "I like rain."))
         queued = await memory.consolidate(key="about")
@@ -100,23 +106,24 @@ async def test_a_summary_is_rebuilt_from_what_is_left(in_memory: Expunge) -> Non
         gone = await memory.forget(session_id="s1")
         assert gone.receipt["effects"]["rebuilt"] == 1
         assert not (await memory.get("about")).found
-        assert await jobs(in_memory) == {"waiting": 1}
+        assert await jobs(expunge) == {"waiting": 1}
         drained = await agent.drain()
         assert (drained.done, drained.failed) == (1, 0)
         assert (await memory.get("about")).value == "I like rain."
         assert texts(await memory.search("Zorro rain")) == ["I like rain."]
-        assert await read(in_memory, "SELECT count(*) FROM memories WHERE value LIKE '%Zorro%'") == [(0,)]
-        assert await jobs(in_memory) == {}
+        assert await read(expunge, "SELECT count(*) FROM memories WHERE value LIKE '%Zorro%'") == [(0,)]
+        assert await jobs(expunge) == {}
         last = await memory.forget(session_id="s2")
         assert last.receipt["effects"]["rebuilt"] == 0  # nothing is left to make it from
-        assert await jobs(in_memory) == {}
+        assert await jobs(expunge) == {}
         assert not (await memory.get("about")).found
-        assert await count(in_memory, "memories", "lineage") == {"memories": 0, "lineage": 0}
+        assert await count(expunge, "memories", "lineage") == {"memories": 0, "lineage": 0}
 
 
-async def test_a_queued_rebuild_goes_with_its_last_source(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_queued_rebuild_goes_with_its_last_source(expunge: Expunge) -> None:
     """Law 4: a job that waits reads nothing that was erased meanwhile, and goes with all that it was to read."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await told(agent, ("s1", "One."), ("s2", "Two."), ("s3", "Three."))
         await agent.memory.consolidate()
         await agent.drain()
@@ -128,16 +135,17 @@ async def test_a_queued_rebuild_goes_with_its_last_source(in_memory: Expunge) ->
         await agent.memory.consolidate()
         await agent.drain()
         await agent.memory.forget(session_id="s3")
-        assert await jobs(in_memory) == {"waiting": 1}
+        assert await jobs(expunge) == {"waiting": 1}
         gone = await agent.memory.forget(user_id="ann")
         assert gone.by_collection["jobs"] == 1
-        assert await jobs(in_memory) == {}
+        assert await jobs(expunge) == {}
         assert (await agent.drain()).done == 0
 
 
-async def test_facts_are_extracted_from_what_is_said(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_facts_are_extracted_from_what_is_said(expunge: Expunge, clock: ManualClock) -> None:
     """``auto_extract`` reads each episode once, in the queue; what it learns rests on the episode and goes with it."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         assert memory.auto_extract() == "plain_facts"
         assert memory.auto_extract(plain_facts) == "plain_facts"
@@ -151,14 +159,15 @@ async def test_facts_are_extracted_from_what_is_said(in_memory: Expunge, clock: 
         known = {(fact.predicate, fact.object) for fact in await memory.facts()}
         assert known == {("name", "Ann"), ("lives_in", "Faro"), ("likes", "rain")}
         assert len(await memory.facts(at_any_time=True)) == 4
-        assert await jobs(in_memory) == {}
+        assert await jobs(expunge) == {}
         await memory.forget(session_id="s2")
         assert objects(await memory.facts()) == {"Ann", "Porto", "rain"}
         assert (await memory.forget(user_id="ann")) == 5  # the episode, its session and its facts
-        assert await count(in_memory, "facts") == {"facts": 0}
+        assert await count(expunge, "facts") == {"facts": 0}
 
 
-async def test_derivers_of_ones_own(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_derivers_of_ones_own(expunge: Expunge, clock: ManualClock) -> None:
     """Any async callable derives; it is given what is served, oldest first, and names are not taken twice."""
     seen: list[Sequence[Source]] = []
 
@@ -167,7 +176,7 @@ async def test_derivers_of_ones_own(in_memory: Expunge, clock: ManualClock) -> N
         text = max((source.text for source in sources), key=len)
         return [MemoryDraft({"longest": text}, key="longest"), FactDraft("user", "said", text, exclusive=False)]
 
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         ids = await told(agent, ("s1", "short"), ("s1", "somewhat longer"), ("s2", "the longest of all"))
         clock.advance(1)
@@ -253,17 +262,19 @@ async def test_a_deriver_that_does_not_answer_as_it_should(clock: ManualClock, c
         assert await jobs(opened) == {}
 
 
-async def test_an_agent_closes_beside_a_deriver_that_answers_rubbish(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_an_agent_closes_beside_a_deriver_that_answers_rubbish(expunge: Expunge) -> None:
     """Law 16: what a deriver does wrong is the job's failure, and not that of the agent that closes."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         agent.memory.auto_extract(answering([FactDraft("user", None, "x")]), name="bad")  # type: ignore[arg-type]
         await told(agent, ("s", "I like rain"))
-    assert await count(in_memory, "episodes", "facts") == {"episodes": 1, "facts": 0}
+    assert await count(expunge, "episodes", "facts") == {"episodes": 1, "facts": 0}
 
 
-async def test_what_is_erased_while_a_deriver_thinks_is_not_written(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_what_is_erased_while_a_deriver_thinks_is_not_written(expunge: Expunge) -> None:
     """Law 4: a job carries the ``as_of`` of what it read: after an erasure nothing of it is written."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         thinking, erased = asyncio.Event(), asyncio.Event()
 
         async def slow(sources: Sequence[Source]) -> list[Any]:
@@ -277,7 +288,7 @@ async def test_what_is_erased_while_a_deriver_thinks_is_not_written(in_memory: E
         await agent.memory.forget(session_id="s1")
         erased.set()
         await agent.drain()
-        assert await read(in_memory, "SELECT count(*) FROM memories WHERE value LIKE '%secret%'") == [(0,)]
+        assert await read(expunge, "SELECT count(*) FROM memories WHERE value LIKE '%secret%'") == [(0,)]
         assert texts(await agent.memory.recall("")) == ["public"]
 
 
@@ -285,9 +296,10 @@ async def answerer(question: str, hits: Sequence[Any]) -> str:
     return f"{question} {' '.join(sorted(texts(hits)))}"
 
 
-async def test_an_answer_is_kept_and_given_again(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_an_answer_is_kept_and_given_again(expunge: Expunge, clock: ManualClock) -> None:
     """``ask`` keeps an answer for whom it was asked, for its time; another spelling of the question is the same."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         written = await memory.set("k", "rain falls")
         first = await memory.ask("What falls?", answerer)
@@ -308,9 +320,10 @@ async def test_an_answer_is_kept_and_given_again(in_memory: Expunge, clock: Manu
         assert not (await memory.ask("What falls?", answerer)).cached
 
 
-async def test_an_answer_is_not_given_to_a_question_about_another(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_an_answer_is_not_given_to_a_question_about_another(expunge: Expunge) -> None:
     """An answer from what was found of one user is not given again when the question is asked of another."""
-    async with as_user(in_memory, None) as agent:
+    async with as_user(expunge, None) as agent:
         memory = agent.memory
         await memory.set("k", "rain of bob", user_id="bob")
         await memory.set("k", "rain of carl", user_id="carl")
@@ -324,12 +337,13 @@ async def test_an_answer_is_not_given_to_a_question_about_another(in_memory: Exp
         assert nothing.quotes == []
 
 
+@pytest.mark.authorities("memory", "postgres")
 @pytest.mark.parametrize("how", ["deleted", "replaced", "expired", "hidden"])
 async def test_an_answer_is_not_given_again_without_what_it_quotes(
-    in_memory: Expunge, clock: ManualClock, how: str
+    expunge: Expunge, clock: ManualClock, how: str
 ) -> None:
     """Design 4: an answer that quotes what is not served any more is not given again."""
-    async with as_user(in_memory, None) as agent:
+    async with as_user(expunge, None) as agent:
         memory = agent.memory
         await memory.set("k", "rain falls", ttl_seconds=60, user_id="bob")
         await memory.set("l", "rain stays", user_id="bob")
@@ -351,9 +365,10 @@ async def test_an_answer_is_not_given_again_without_what_it_quotes(
         assert (await memory.ask(other, answerer, limit=1, user_id=ANY)).cached is (how != "hidden")
 
 
-async def test_an_answer_goes_with_what_it_quotes(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_an_answer_goes_with_what_it_quotes(expunge: Expunge) -> None:
     """Law 6: an answer goes with any record that it quotes, whoever asked; one that quotes others stays."""
-    async with as_user(in_memory, None) as agent:
+    async with as_user(expunge, None) as agent:
         memory = agent.memory
         await memory.set("k", "rain falls", user_id="bob")
         await memory.set("k", "snow stays", user_id="carl")
@@ -362,14 +377,15 @@ async def test_an_answer_goes_with_what_it_quotes(in_memory: Expunge) -> None:
         await memory.ask("snow stays", answerer, limit=1, user_id="carl")
         gone = await memory.forget(user_id="bob")
         assert gone.by_collection["answers"] == 1
-        assert await read(in_memory, "SELECT question FROM answers") == [("snow stays",)]
+        assert await read(expunge, "SELECT question FROM answers") == [("snow stays",)]
         assert (await memory.ask("snow stays", answerer, limit=1, user_id="carl")).cached
         assert not (await memory.ask("rain snow", answerer, user_id=ANY)).cached
 
 
-async def test_an_answer_thought_out_during_an_erasure_is_not_kept(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_an_answer_thought_out_during_an_erasure_is_not_kept(expunge: Expunge) -> None:
     """Law 4: what was read before an erasure and answered after it is refused, and stands nowhere."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await agent.memory.set("k", "secret")
 
         async def slow(question: str, hits: Sequence[Any]) -> str:
@@ -378,4 +394,4 @@ async def test_an_answer_thought_out_during_an_erasure_is_not_kept(in_memory: Ex
 
         with pytest.raises((ErasedSince, InvalidRecords)):
             await agent.memory.ask("What secret?", slow)
-        assert await count(in_memory, "answers", "memories") == {"answers": 0, "memories": 0}
+        assert await count(expunge, "answers", "memories") == {"answers": 0, "memories": 0}

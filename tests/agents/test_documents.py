@@ -15,6 +15,9 @@ from expunge.errors import IdempotencyConflict, InputError, InvalidRecords, Pinn
 from expunge.memory.originals import CHUNK_CHARS, pieces_of
 from expunge.model.instant import ManualClock
 from tests.agents.kit import NAMESPACE, ORG, after, as_user, count, read, texts
+from tests.eye import home
+
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
 
 PARAGRAPH = "The otter sleeps on its back. It holds the hand of another, so that neither drifts away.\n\n"
 BINARY = bytes(range(256)) * 20
@@ -22,7 +25,7 @@ BINARY = bytes(range(256)) * 20
 
 def originals(expunge: Expunge) -> list[Path]:
     """The files in the folder where the originals lie, but its lock."""
-    folder = Path(expunge.settings.db).with_suffix(".originals")
+    folder = home(expunge.settings) / "expunge.originals"
     return [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
 
 

@@ -14,6 +14,8 @@ from expunge.errors import InputError
 from expunge.model.instant import ManualClock
 from tests.agents.kit import MICROSECOND, ORG, after, as_user, count, objects, texts
 
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
+
 STATEMENTS = st.lists(
     st.tuples(st.integers(0, 12), st.sampled_from("ABC"), st.none() | st.integers(1, 6), st.booleans()),
     min_size=1,
@@ -67,9 +69,10 @@ async def test_any_order_of_arrival_gives_one_answer(data: st.DataObject, statem
             assert len(everything) == len(statements)
 
 
-async def test_what_was_believed_when_stays_to_be_asked(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_what_was_believed_when_stays_to_be_asked(expunge: Expunge, clock: ManualClock) -> None:
     """Bi-temporal: what was learned later does not change what was known earlier, in lists and in search."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         await memory.add_fact(lives_in("Porto", valid_from=year(2020)))
         clock.advance(60)
@@ -92,9 +95,10 @@ async def test_what_was_believed_when_stays_to_be_asked(in_memory: Expunge, cloc
         assert hit.text == "user lives_in Porto"
 
 
-async def test_ends_are_half_open(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_ends_are_half_open(expunge: Expunge) -> None:
     """A fact does not hold any more at the instant where it ends, and the next one does."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         await memory.add_fact(lives_in("Porto", valid_from=after(days=-9), valid_to=after(days=-5)))
         await memory.add_fact(lives_in("Faro", valid_from=after(days=-3)))
@@ -109,9 +113,10 @@ async def test_ends_are_half_open(in_memory: Expunge) -> None:
             assert objects(await memory.facts(valid_at=moment)) == holds, moment
 
 
-async def test_the_same_again_is_no_contradiction(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_the_same_again_is_no_contradiction(expunge: Expunge) -> None:
     """A fact that says the same ends nothing; neither does one of another subject, predicate, user or namespace."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         await memory.add_fact(lives_in("Porto", valid_from=year(2020)))
         await memory.add_fact(lives_in("Porto", valid_from=year(2022)))
@@ -126,9 +131,10 @@ async def test_the_same_again_is_no_contradiction(in_memory: Expunge) -> None:
         assert len(await memory.facts(user_id=ANY, namespace=ANY)) == 6
 
 
-async def test_facts_that_hold_beside_each_other(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_facts_that_hold_beside_each_other(expunge: Expunge) -> None:
     """A fact that is not exclusive ends none, and none ends it."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         for number, thing in enumerate(("tea", "rain", "cats")):
             likes = NewFact(
@@ -140,9 +146,10 @@ async def test_facts_that_hold_beside_each_other(in_memory: Expunge) -> None:
         assert objects(await memory.facts(predicate="likes")) == {"tea", "rain", "cats", "silence"}
 
 
-async def test_spellings_of_a_predicate_are_one(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_spellings_of_a_predicate_are_one(expunge: Expunge) -> None:
     """``livesIn``, ``lives in`` and ``lives-in`` are one predicate, where facts are written, asked for, and loaded."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         for number, spelling in enumerate(("livesIn", "lives in", "Lives-In", "lives_in")):
             fact = NewFact(subject="user", predicate=spelling, object=str(number), valid_from=year(2020 + number))
             await agent.memory.add_fact(fact)
@@ -150,14 +157,15 @@ async def test_spellings_of_a_predicate_are_one(in_memory: Expunge) -> None:
             assert objects(await agent.memory.facts(predicate=spelling)) == {"3"}
         loaded = {"collection": "facts", "id": "f9", "subject": "user", "predicate": "livesIn", "object": "loaded"}
         loaded |= {"user_id": "ann", "namespace": "support", "agent": "helper"}
-        await in_memory.put([loaded | {"valid_from": "2025-01-01T00:00:00Z", "exclusive": True}], org=ORG)
+        await expunge.put([loaded | {"valid_from": "2025-01-01T00:00:00Z", "exclusive": True}], org=ORG)
         assert objects(await agent.memory.facts(predicate="livesIn")) == {"loaded"}
         assert objects(await agent.memory.facts()) == {"loaded"}
 
 
-async def test_an_erased_session_gives_back_what_it_ended(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_an_erased_session_gives_back_what_it_ended(expunge: Expunge) -> None:
     """Design 4: a fact that rests on the session alone goes; the one it had ended holds again, and is counted."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         await memory.add_fact(lives_in("Braga", valid_from=year(2019)))
         await memory.add_fact(lives_in("Porto", valid_from=year(2020)))
@@ -179,9 +187,10 @@ async def test_an_erased_session_gives_back_what_it_ended(in_memory: Expunge) ->
         assert ends == {"Braga": year(2020), "Porto": None}
 
 
-async def test_what_an_erased_agent_had_said_gives_back_what_it_ended(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_what_an_erased_agent_had_said_gives_back_what_it_ended(expunge: Expunge) -> None:
     """Law 10: a fact of another agent that holds again is an effect on others, and is counted without lineage too."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await agent.memory.add_fact(lives_in("Porto", valid_from=year(2020)))
         await agent.memory.add_fact(lives_in("Faro", valid_from=year(2022)), agent="other")
         assert objects(await agent.memory.facts(agent=ANY)) == {"Faro"}
@@ -191,9 +200,10 @@ async def test_what_an_erased_agent_had_said_gives_back_what_it_ended(in_memory:
         assert erased.effects["revived"] == 1
 
 
-async def test_a_fact_is_written_once(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_fact_is_written_once(expunge: Expunge, clock: ManualClock) -> None:
     """Law 16: a repeat with an idempotency key is written once; something else under it is refused."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         facts = [lives_in("Porto", idempotency_key="i1"), lives_in("Faro", valid_from=year(2030))]
         first = await agent.memory.add_facts(facts)
         clock.advance(60)
@@ -203,13 +213,14 @@ async def test_a_fact_is_written_once(in_memory: Expunge, clock: ManualClock) ->
             await agent.memory.add_fact(lives_in("Lisbon", idempotency_key="i1"))
         with pytest.raises(InputError):
             await agent.memory.add_facts([lives_in(place, idempotency_key="i2") for place in ("Braga", "Evora")])
-        assert await count(in_memory, "facts") == {"facts": 2}
+        assert await count(expunge, "facts") == {"facts": 2}
         assert objects(await agent.memory.facts()) == {"Porto"}
 
 
-async def test_a_bad_fact_keeps_all_of_them_out(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_bad_fact_keeps_all_of_them_out(expunge: Expunge) -> None:
     """Bad input: a fact that ends before it begins, or says nothing, is refused with the whole call."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         wrong = [
             lives_in("x", valid_from=year(2021), valid_to=year(2020)),
             lives_in("x", valid_to=after(days=-1)),
@@ -221,12 +232,13 @@ async def test_a_bad_fact_keeps_all_of_them_out(in_memory: Expunge) -> None:
         for bad in wrong:
             with pytest.raises(InputError):
                 await agent.memory.add_facts([lives_in("good"), bad])
-        assert await count(in_memory, "facts", "vectors") == {"facts": 0, "vectors": 0}
+        assert await count(expunge, "facts", "vectors") == {"facts": 0, "vectors": 0}
 
 
-async def test_facts_when_the_clock_steps_back(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_facts_when_the_clock_steps_back(expunge: Expunge, clock: ManualClock) -> None:
     """Law 13: what is known is known, also when the clock has stepped back since it was learned."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await agent.memory.add_fact(lives_in("Porto", valid_from=year(2020)))
         clock.advance(-60)
         assert objects(await agent.memory.facts()) == {"Porto"}
@@ -235,9 +247,10 @@ async def test_facts_when_the_clock_steps_back(in_memory: Expunge, clock: Manual
         assert texts(await agent.memory.recall_facts("Faro")) == ["user lives_in Faro"]
 
 
-async def test_hidden_facts_end_nothing(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_hidden_facts_end_nothing(expunge: Expunge) -> None:
     """Law 6: a hidden fact is not served, and what it had ended holds; restored, it ends it again."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await agent.memory.add_fact(lives_in("Porto", valid_from=year(2020)))
         await agent.memory.add_fact(lives_in("Faro", valid_from=year(2022)), agent="other")
         hidden = await agent.erasure.request(agent="other")
@@ -247,13 +260,14 @@ async def test_hidden_facts_end_nothing(in_memory: Expunge) -> None:
         assert objects(await agent.memory.facts(limit=1, at_any_time=True)) == {"Porto"}
 
 
-async def test_facts_that_do_not_say_when_they_begin(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_facts_that_do_not_say_when_they_begin(expunge: Expunge) -> None:
     """Law 10: of two that have always held the later learned ends the other, and an erasure that gives it back says so."""
     statement = {"collection": "facts", "user_id": "ann", "subject": "u", "predicate": "is in", "exclusive": True}
     first = statement | {"id": "f1", "agent": "x", "object": "Porto", "recorded_at": "2025-01-01T00:00:00Z"}
     later = statement | {"id": "f2", "agent": "y", "object": "Rome", "recorded_at": "2025-01-02T00:00:00Z"}
-    await in_memory.put([later, first], org=ORG)
-    async with as_user(in_memory) as agent:
+    await expunge.put([later, first], org=ORG)
+    async with as_user(expunge) as agent:
         memory = agent.memory
         assert objects(await memory.facts(agent=ANY, namespace=ANY)) == {"Rome"}
         assert (await agent.erasure.preview(agent="y")).effects["revived"] == 1

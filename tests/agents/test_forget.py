@@ -12,6 +12,8 @@ from expunge.model.instant import ManualClock
 from tests.agents.kit import DAY_S, NAIVE, ORG, after, as_user, count, hold, is_verified, objects, read, texts
 from tests.support import dump
 
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
+
 RECORDS = ("sessions", "episodes", "events", "memories", "facts", "blocks", "documents", "chunks", "answers", "jobs")
 
 
@@ -63,22 +65,24 @@ async def test_a_user_is_forgotten_in_everything(expunge: Expunge) -> None:
         assert gone + 1 == records + 1  # it is a number like any other
 
 
-async def test_forgetting_twice_is_nothing_found(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_forgetting_twice_is_nothing_found(expunge: Expunge) -> None:
     """Law 16: an unknown user is nothing found: 0, with a receipt that says so."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await agent.memory.set("k", 1)
         for user, went in (("nobody", 0), ("ann", 1), ("ann", 0), ("-x", 0)):
             gone = await agent.memory.forget(user_id=user)
             assert gone == went
             assert bool(gone) is bool(went)
             assert gone.by_collection == ({"memories": 1} if went else {})
-            assert is_verified(in_memory, gone.receipt)
+            assert is_verified(expunge, gone.receipt)
         assert (await agent.memory.set("k", 2)).version == 1
 
 
-async def test_nobody_is_assumed(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_nobody_is_assumed(expunge: Expunge) -> None:
     """Bad input: somebody has to be named, also by an agent that is bound to a user; nothing goes."""
-    async with as_user(in_memory, session_id="s1") as agent:
+    async with as_user(expunge, session_id="s1") as agent:
         await agent.memory.set("k", 1)
         wrong: list[dict[str, Any]] = [
             {},
@@ -100,14 +104,15 @@ async def test_nobody_is_assumed(in_memory: Expunge) -> None:
             await agent.memory.forget()
         assert (await agent.memory.get("k")).found
         assert (await agent.erasure.list()).erasures == []
-        async with Agent(in_memory) as unbound:
+        async with Agent(expunge) as unbound:
             with pytest.raises(InvalidScope):
                 await unbound.memory.profile()
 
 
-async def test_a_session_is_forgotten_as_the_design_says(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_session_is_forgotten_as_the_design_says(expunge: Expunge) -> None:
     """Design 4: a session goes with its episodes, what retires with any of them, and facts of them alone."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         first = await memory.remember(
             Episode(input="one", session_id="s1", transcript=[Message(role="tool", content="x")])
@@ -137,9 +142,10 @@ async def test_a_session_is_forgotten_as_the_design_says(in_memory: Expunge) -> 
         assert texts(await memory.recall("")) == ["two"]
 
 
-async def test_before_is_strict(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_before_is_strict(expunge: Expunge, clock: ManualClock) -> None:
     """Design 4: ``before`` compares each collection's declared time, strictly; what is dated later stays."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         for number in range(3):
             await memory.remember(Episode(input=f"e{number}"))
@@ -158,9 +164,10 @@ async def test_before_is_strict(in_memory: Expunge, clock: ManualClock) -> None:
         assert (await memory.forget(user_id="ann", before=after(seconds=60))) == 0
 
 
-async def test_before_gives_back_what_it_had_ended(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_before_gives_back_what_it_had_ended(expunge: Expunge, clock: ManualClock) -> None:
     """Law 10: a fact that was learned later and holds again is an effect, and is counted without lineage too."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         await memory.add_fact(NewFact(subject="s", predicate="p", object="later truth", valid_from=after(days=-5)))
         clock.advance(60)
@@ -171,9 +178,10 @@ async def test_before_gives_back_what_it_had_ended(in_memory: Expunge, clock: Ma
         assert gone.receipt["effects"]["revived"] == 1
 
 
-async def test_a_namespace_is_not_left(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_namespace_is_not_left(expunge: Expunge) -> None:
     """An agent that is bound to a namespace forgets and profiles there; one that is bound to none, everywhere."""
-    async with as_user(in_memory) as agent, as_user(in_memory, namespace=None) as unbound:
+    async with as_user(expunge) as agent, as_user(expunge, namespace=None) as unbound:
         for namespace in ("support", "sales", None):
             await agent.memory.remember(Episode(input=str(namespace), session_id="s1"), namespace=namespace)
         assert (await agent.memory.profile()).counts["episodes"] == 1
@@ -187,9 +195,10 @@ async def test_a_namespace_is_not_left(in_memory: Expunge) -> None:
         assert not (await unbound.memory.profile()).found
 
 
-async def test_another_org_is_not_touched(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_another_org_is_not_touched(expunge: Expunge) -> None:
     """Law 12: the same user, session and keys in another org stay as they are."""
-    async with as_user(in_memory) as agent, as_user(in_memory, org="umbrella") as other:
+    async with as_user(expunge) as agent, as_user(expunge, org="umbrella") as other:
         for one in (agent, other):
             await one.memory.remember(Episode(id="e1", input="x", session_id="s1"))
             await one.memory.set("k", 1, idempotency_key="i")
@@ -199,12 +208,13 @@ async def test_another_org_is_not_touched(in_memory: Expunge) -> None:
         assert (await other.memory.get("k")).found
 
 
-async def test_what_is_held_is_not_called_forgotten(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_what_is_held_is_not_called_forgotten(expunge: Expunge) -> None:
     """Laws 8, 16: where a hold stops the erasure nothing is called forgotten, and nothing goes."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await agent.memory.set("k", 1)
         await agent.memory.set("k", 1, user_id="bob")
-        await hold(in_memory, "ann")
+        await hold(expunge, "ann")
         with pytest.raises(ForgetFailed) as caught:
             await agent.memory.forget(user_id="ann")
         assert "ann" not in str(caught.value)
@@ -214,9 +224,10 @@ async def test_what_is_held_is_not_called_forgotten(in_memory: Expunge) -> None:
         assert (await agent.memory.forget(user_id="bob")) == 1
 
 
-async def test_who_comes_back_is_a_new_person(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_who_comes_back_is_a_new_person(expunge: Expunge, clock: ManualClock) -> None:
     """Design 5: what is written after a forget stays, counted again or not; ids and keys may be used again."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         episode = Episode(id="e1", input="x", session_id="s1")
         requests = []
@@ -229,29 +240,31 @@ async def test_who_comes_back_is_a_new_person(in_memory: Expunge, clock: ManualC
             requests.append(gone.request_id)
             clock.advance(60)
         await memory.remember(episode)
-        again = await in_memory.call("erasure.census", org=ORG, request_id=requests[-1])
+        again = await expunge.call("erasure.census", org=ORG, request_id=requests[-1])
         assert again.residue_count == 0
         assert len(await memory.recall("x")) == 1
 
 
-async def test_hidden_for_14_days_then_gone(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_hidden_for_14_days_then_gone(expunge: Expunge, clock: ManualClock) -> None:
     """Design 4: without purge a user is hidden, and goes when the window ends; forget does not wait for it."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await agent.memory.set("k", 1)
         await agent.memory.set("k", 1, user_id="bob")
         hidden = await agent.erasure.request_user_id("ann", requester="ann")
         assert (hidden.hidden["memories"], hidden.removed["memories"]) == (1, 0)
         clock.advance(14 * DAY_S + 1)
-        await in_memory.call("erasure.resume_due")
+        await expunge.call("erasure.resume_due")
         assert (await agent.erasure.status(hidden.request_id)).removed["memories"] == 1
         hidden = await agent.erasure.request_user_id("bob")
         assert (await agent.memory.forget(user_id="bob")) == 1
-        assert await count(in_memory, "memories") == {"memories": 0}
+        assert await count(expunge, "memories") == {"memories": 0}
 
 
-async def test_an_erasure_by_the_agent_that_is_erased(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_an_erasure_by_the_agent_that_is_erased(expunge: Expunge) -> None:
     """Law 4, issue 4: a person may forget themselves inside of their own run: nothing of it is left, nor comes back."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         agent.memory.auto_extract()
         async with agent.memory.run("I like rain, and forget me", session_id="s1") as run:
             await run.memory.set("k", "rain")
@@ -259,7 +272,7 @@ async def test_an_erasure_by_the_agent_that_is_erased(in_memory: Expunge) -> Non
         assert run.state == "erased"
         assert gone >= 3
         await agent.drain()
-        assert set((await count(in_memory, *RECORDS, "search_docsize", "vectors")).values()) == {0}
-        ((fences,),) = await read(in_memory, "SELECT count(*) FROM fences WHERE lowered_seq IS NULL")
+        assert set((await count(expunge, *RECORDS, "search_docsize", "vectors")).values()) == {0}
+        ((fences,),) = await read(expunge, "SELECT count(*) FROM fences WHERE lowered_seq IS NULL")
         assert fences == 0
         assert (await agent.memory.set("k", "welcome back")).version == 1

@@ -205,9 +205,10 @@ WRITES: dict[str, Writing] = {
 }
 
 
+@pytest.mark.authorities("sqlite", "postgres")
 @pytest.mark.parametrize("kind", WRITES)
 async def test_d2a_every_write_that_is_slow_while_its_user_is_forgotten(
-    settings: Settings, clock: ManualClock, tmp_path: Path, kind: str
+    settings: Settings, clock: ManualClock, kind: str
 ) -> None:
     """Law 4: whatever is written through an embedder, a forget that comes meanwhile refuses it, with its body."""
     embedder = Waiting()
@@ -221,7 +222,7 @@ async def test_d2a_every_write_that_is_slow_while_its_user_is_forgotten(
         with pytest.raises(ErasedSince):
             await late
         assert await of_user(expunge, "ann") == {}
-        assert leftovers(tmp_path, [WORD]) == {"files": {}, "columns": {}}
+        assert leftovers(settings, [WORD]) == {"files": {}, "columns": {}}
         assert await of_user(expunge, "bob") == {"episodes": 1, "vectors": 1}
         await WRITES[kind](agent.memory)
         assert await of_user(expunge, "ann") != {}
@@ -399,7 +400,8 @@ async def test_d2e_a_cancelled_task_whose_thread_goes_on(settings: Settings) -> 
         assert await of_user(two, "bob") == {"episodes": 10, "vectors": 10}
 
 
-async def test_d2e_a_cancelled_document_leaves_no_body(settings: Settings, clock: ManualClock, tmp_path: Path) -> None:
+@pytest.mark.authorities("sqlite", "postgres")
+async def test_d2e_a_cancelled_document_leaves_no_body(settings: Settings, clock: ManualClock) -> None:
     """Law 7: who gives up while the body of a document is being stored leaves nothing behind for a forget to miss."""
     async with Expunge(settings=settings, clock=clock) as expunge, as_user(expunge) as agent:
         for number in range(12):
@@ -410,7 +412,7 @@ async def test_d2e_a_cancelled_document_leaves_no_body(settings: Settings, clock
             await agent.memory.add_document("letter", text=OTHER, user_id="bob")
             await agent.memory.forget(user_id="ann")
         await asyncio.sleep(0.05)
-        assert leftovers(tmp_path, [WORD]) == {"files": {}, "columns": {}}
+        assert leftovers(settings, [WORD]) == {"files": {}, "columns": {}}
         assert await agent.memory.original("letter", user_id="bob") == OTHER.encode()
 
 

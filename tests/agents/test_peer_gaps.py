@@ -10,7 +10,6 @@ import contextlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,10 @@ from expunge.stores.memory import MemoryStore
 from tests.agents.kit import DAY_S, ORG, after, as_user, change, count, is_verified, read, texts
 from tests.agents.peer import INDEX, OTHER, RECORDS, REFUSED, WORD, Extractor, fill, leftovers, of_user
 from tests.crash.kit import in_child
+from tests.eye import changed
 from tests.support import dump
+
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
 
 # --- D5: the same name elsewhere
 
@@ -70,9 +72,9 @@ async def test_d5_two_orgs_with_the_same_names(expunge: Expunge) -> None:
 # --- D6: too much of one user (the 40,000 episodes are in tests/crash/test_agent_races.py)
 
 
-async def test_d6_more_than_one_commit_can_take(tmp_path: Path) -> None:
+async def test_d6_more_than_one_commit_can_take(settings: Settings) -> None:
     """Law 11: a user of many batches goes whole, and profile, preview and answer count the same."""
-    settings = Settings(db=str(tmp_path / "expunge.db"), batch_rows=7)
+    settings = changed(settings, batch_rows=7)
     async with Expunge(settings=settings) as expunge, as_user(expunge, f"{WORD}-user") as agent:
         await fill(agent, OTHER)
         others = (await agent.memory.profile(f"{OTHER}-user")).counts
@@ -90,9 +92,8 @@ async def test_d6_more_than_one_commit_can_take(tmp_path: Path) -> None:
 # --- D7: half an erasure
 
 
-async def test_d7_a_forget_that_stops_short_is_no_success(tmp_path: Path, clock: ManualClock) -> None:
+async def test_d7_a_forget_that_stops_short_is_no_success(settings: Settings, clock: ManualClock) -> None:
     """Law 16: a store that does not give up its bodies fails the forget; nothing is served, and a resume ends it."""
-    settings = Settings(db=str(tmp_path / "expunge.db"))
     store = Faulty(MemoryStore("originals", frozenset({"documents"})), Fault.RAISES)
     async with (
         Expunge(settings=settings, clock=clock, bodies=store) as expunge,
@@ -129,7 +130,7 @@ async def test_d7_a_forget_that_stops_short_is_no_success(tmp_path: Path, clock:
 # --- D8: the record of the request
 
 
-async def test_d8_the_record_of_a_forget_is_about_whom_it_was(expunge: Expunge, tmp_path: Path) -> None:
+async def test_d8_the_record_of_a_forget_is_about_whom_it_was(expunge: Expunge) -> None:
     """Law 2 and 14: a forget leaves an intent and an end, found by whom it was about, and neither name nor word."""
     async with as_user(expunge, f"{WORD}-user") as agent:
         await fill(agent, WORD)
@@ -137,8 +138,8 @@ async def test_d8_the_record_of_a_forget_is_about_whom_it_was(expunge: Expunge, 
         (pseudonym,) = (value for name, value in gone.receipt["scope"]["pseudonyms"].items() if name == "user_id")
         audit = await read(
             expunge,
-            """SELECT json_extract(body, '$.operation'), json_extract(body, '$.outcome'), json_extract(body, '$.subjects')
-            FROM audit WHERE org = :org AND json_extract(body, '$.request_id') = :id ORDER BY n""",
+            """SELECT text_in(body, 'operation'), text_in(body, 'outcome'), text_in(body, 'subjects')
+            FROM audit WHERE org = :org AND text_in(body, 'request_id') = :id ORDER BY n""",
             org=ORG, id=gone.request_id,
         )  # fmt: skip
         assert [row[1] for row in audit] == ["intent", "completed"]
@@ -150,20 +151,21 @@ async def test_d8_the_record_of_a_forget_is_about_whom_it_was(expunge: Expunge, 
         assert is_verified(expunge, gone.receipt)
         assert not is_verified(expunge, gone.receipt | {"org": "other"})
         assert not is_verified(expunge, gone.receipt | {"removed": gone.receipt["removed"] | {"facts": 0}})
-        assert leftovers(tmp_path, [WORD]) == {"files": {}, "columns": {}}
+        assert leftovers(expunge.settings, [WORD]) == {"files": {}, "columns": {}}
 
 
 # --- D9: who asks in a run of their own
 
 
+@pytest.mark.authorities("memory", "postgres")
 @pytest.mark.parametrize("end", ["finish", "leave", "raise", "remember", "set", "fact", "derive"])
-async def test_d9_who_asks_to_be_forgotten_in_their_own_run(in_memory: Expunge, end: str) -> None:
+async def test_d9_who_asks_to_be_forgotten_in_their_own_run(expunge: Expunge, end: str) -> None:
     """Law 4: the run in which somebody asks to be forgotten goes with them, and writes nothing after it."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         agent.memory.auto_extract()
         await agent.memory.remember(Episode(input=OTHER), user_id="bob")
         await agent.drain()
-        before = await dump(in_memory)
+        before = await dump(expunge)
         first = await agent.memory.remember(Episode(input=f"I live in {WORD}.", session_id="s"))
         refused: list[type[BaseException]] = [*REFUSED, UnknownRun, InvalidRecords]
         writes: dict[str, Callable[[Any], Awaitable[Any]]] = {
@@ -183,13 +185,14 @@ async def test_d9_who_asks_to_be_forgotten_in_their_own_run(in_memory: Expunge, 
                     raise KeyError
         assert run.state == "erased"
         await agent.drain()
-        assert await dump(in_memory) == before
+        assert await dump(expunge) == before
         assert (await agent.memory.forget(user_id="ann")) == 0
 
 
-async def test_d9_the_run_of_who_forgets_somebody_else(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_d9_the_run_of_who_forgets_somebody_else(expunge: Expunge) -> None:
     """Law 5: an operator's run that names what it read of somebody is a write in their scope, and refused."""
-    async with as_user(in_memory, "root") as agent:
+    async with as_user(expunge, "root") as agent:
         first = await agent.memory.remember(Episode(input=WORD), user_id="ann")
         async with agent.memory.run("forget ann") as run:
             await run.memory.forget(user_id="ann")
@@ -197,15 +200,14 @@ async def test_d9_the_run_of_who_forgets_somebody_else(in_memory: Expunge) -> No
                 await run.memory.remember(Episode(input=f"it said {WORD}", sources=[first]))
             await run.finish("done")
         assert texts(await agent.memory.recall("")) == ["forget ann\ndone"]
-        assert await of_user(in_memory, "ann") == {}
+        assert await of_user(expunge, "ann") == {}
 
 
 # --- D10: a run that goes on
 
 
-def test_d10_a_run_that_another_process_resumes(tmp_path: Path) -> None:
+def test_d10_a_run_that_another_process_resumes(settings: Settings) -> None:
     """Law 4: a run that began before the forget is not ended, begun anew or written for after it, by any process."""
-    settings = Settings(db=str(tmp_path / "expunge.db"))
     who: dict[str, Any] = {"org": ORG, "namespace": "support", "agent": "helper", "session_id": "s"}
 
     async def begin() -> dict[str, dict[str, Any]]:
@@ -242,21 +244,22 @@ def test_d10_a_run_that_another_process_resumes(tmp_path: Path) -> None:
     assert in_child(forget) == 2
     left = in_child(lambda: resume(begun))
     assert left == {"ann": {}, "bob": {"sessions": 1, "episodes": 1, "events": 1, "vectors": 1}}
-    assert leftovers(tmp_path, ["prompt of ann"]) == {"files": {}, "columns": {}}
+    assert leftovers(settings, ["prompt of ann"]) == {"files": {}, "columns": {}}
 
 
 # --- D11: nothing is left to be pruned, and the answer can be verified
 
 
-async def test_d11_a_forget_needs_no_pruning(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_d11_a_forget_needs_no_pruning(expunge: Expunge) -> None:
     """Law 7: runs, sessions and the queue go with their user; the answer says how much, by collection, and is signed."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         for number in range(15):
             async with agent.memory.run(WORD, session_id=f"s{number}") as run:
                 await run.finish(WORD)
-        in_memory.system.derivers["never"] = Extractor()
+        expunge.system.derivers["never"] = Extractor()
         values: dict[str, Any] = {"org": ORG, "namespace": "support", "agent": "helper"}
-        await in_memory.call("jobs.add", deriver="never", user_id="ann", **values)
+        await expunge.call("jobs.add", deriver="never", user_id="ann", **values)
         running = agent.memory.run("still running", session_id="s99")
         await running.__aenter__()
         held = {name: number for name, number in (await agent.memory.profile()).counts.items() if number}
@@ -266,8 +269,8 @@ async def test_d11_a_forget_needs_no_pruning(in_memory: Expunge) -> None:
         assert {
             name: number for name, number in gone.receipt["removed"].items() if number and name != "lineage"
         } == held
-        assert is_verified(in_memory, gone.receipt)
-        assert set((await count(in_memory, *RECORDS, *INDEX)).values()) == {0}
+        assert is_verified(expunge, gone.receipt)
+        assert set((await count(expunge, *RECORDS, *INDEX)).values()) == {0}
         with pytest.raises(UnknownRun):
             await running.finish("late")
 
@@ -275,9 +278,10 @@ async def test_d11_a_forget_needs_no_pruning(in_memory: Expunge) -> None:
 # --- G1: what a session leaves
 
 
-async def test_g1_a_session_goes_with_what_came_from_it_alone(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_g1_a_session_goes_with_what_came_from_it_alone(expunge: Expunge) -> None:
     """Design 4: facts from elsewhere, and blocks, stay; a fact, a job and a summary of the session alone go with it."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         one = await memory.remember(Episode(input=WORD, session_id="s"))
         two = await memory.remember(Episode(input=OTHER, session_id="t"))
@@ -292,49 +296,51 @@ async def test_g1_a_session_goes_with_what_came_from_it_alone(in_memory: Expunge
         gone = await memory.forget(session_id="s")
         assert gone.by_collection["episodes"] == 2  # and that of the sub-agent, which belongs to no user
         assert gone.by_collection["facts"] == 2
-        left = {row[0] for row in await read(in_memory, "SELECT subject FROM facts")}
+        left = {row[0] for row in await read(expunge, "SELECT subject FROM facts")}
         assert left == {"both", "other", "none", "in session"}
-        edges = {row[0] for row in await read(in_memory, "SELECT source FROM lineage")}
+        edges = {row[0] for row in await read(expunge, "SELECT source FROM lineage")}
         assert edges == {two}  # and none dangles
         assert [block.name for block in await memory.working(session_id="s")] == ["persona"]
         assert not (await memory.get("sum")).found
         assert (await memory.get("kept")).value == OTHER
         assert texts(await memory.recall("")) == [OTHER]
-        assert await of_user(in_memory, "-") == {}
+        assert await of_user(expunge, "-") == {}
         assert (await memory.forget(session_id="s")) == 0
         assert (await memory.forget(user_id="ann")) > 0
-        assert set((await count(in_memory, *RECORDS, *INDEX)).values()) == {0}
+        assert set((await count(expunge, *RECORDS, *INDEX)).values()) == {0}
 
 
-async def test_g1_a_session_of_one_of_two_who_spoke_in_it(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_g1_a_session_of_one_of_two_who_spoke_in_it(expunge: Expunge) -> None:
     """Law 12: of a session ``1`` in which two have spoken a user's part goes alone; named alone it is everybody's."""
-    async with as_user(in_memory) as ann, as_user(in_memory, "bob") as bob:
+    async with as_user(expunge) as ann, as_user(expunge, "bob") as bob:
         for agent in (ann, bob):
             first = await agent.memory.remember(Episode(input=WORD, session_id="1"))
             await agent.memory.add_fact(NewFact(subject="user", predicate="is", object="x", sources=[first]))
-        kept = await of_user(in_memory, "bob")
+        kept = await of_user(expunge, "bob")
         one_of_each = {"sessions": 1, "episodes": 1, "facts": 1}
         gone = await ann.memory.forget(user_id="ann", session_id="1")
         assert {name: gone.by_collection[name] for name in one_of_each} == one_of_each
-        assert await of_user(in_memory, "ann") == {}
-        assert await of_user(in_memory, "bob") == kept
+        assert await of_user(expunge, "ann") == {}
+        assert await of_user(expunge, "bob") == kept
         assert texts(await bob.memory.recall(WORD)) == [WORD]
         assert (await ann.memory.forget(user_id="ann", session_id="1")) == 0
         assert (await ann.memory.forget(session_id="1")) == 3
-        assert await of_user(in_memory, "bob") == {}
-        assert set((await count(in_memory, *RECORDS, *INDEX)).values()) == {0}
+        assert await of_user(expunge, "bob") == {}
+        assert set((await count(expunge, *RECORDS, *INDEX)).values()) == {0}
 
 
 # --- G3: nobody was named
 
 
-async def test_g3_nobody_is_forgotten_unless_named(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_g3_nobody_is_forgotten_unless_named(expunge: Expunge) -> None:
     """Law 16: naming nobody is an error and not everybody without a name; a session alone is one; an unknown is 0."""
-    async with as_user(in_memory, None) as agent:
+    async with as_user(expunge, None) as agent:
         memory = agent.memory
         await memory.remember(Episode(input=WORD))
         await memory.remember(Episode(input=OTHER, session_id="s"), user_id="ann")
-        before = await dump(in_memory)
+        before = await dump(expunge)
         for call in (
             memory.forget,
             lambda: memory.forget(user_id=None),
@@ -345,10 +351,10 @@ async def test_g3_nobody_is_forgotten_unless_named(in_memory: Expunge) -> None:
                 await call()
         unknown = await memory.forget(user_id="nobody-we-know")
         assert (unknown, unknown.by_collection) == (0, {})
-        assert is_verified(in_memory, unknown.receipt)
+        assert is_verified(expunge, unknown.receipt)
         assert (await agent.erasure.status(unknown.request_id)).found is False
         assert (await memory.forget(session_id="no-such-session")) == 0
-        assert await dump(in_memory) == before
+        assert await dump(expunge) == before
         assert (await memory.forget(session_id="s")) == 2
         assert texts(await memory.recall("")) == [WORD]
 
@@ -356,36 +362,38 @@ async def test_g3_nobody_is_forgotten_unless_named(in_memory: Expunge) -> None:
 # --- G4: what is there besides
 
 
-async def test_g4_a_forget_can_be_seen_before_and_after(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_g4_a_forget_can_be_seen_before_and_after(expunge: Expunge, clock: ManualClock) -> None:
     """Law 8 and 10: a preview changes nothing, a hold stops a forget, strict ``before`` splits at its moment."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         old = await memory.remember(Episode(input="old"))
         clock.advance(DAY_S)
         await memory.remember(Episode(input="new"))
-        before = await dump(in_memory)
+        before = await dump(expunge)
         planned = await agent.erasure.preview("ann")
         assert planned.goes["episodes"] == {"direct": 2, "derived": 0}
-        assert await dump(in_memory) == before
-        await change(in_memory, "INSERT INTO holds (org, user_id, placed_at) VALUES (:org, 'ann', 0)", org=ORG)
+        assert await dump(expunge) == before
+        await change(expunge, "INSERT INTO holds (org, user_id, placed_at) VALUES (:org, 'ann', 0)", org=ORG)
         with pytest.raises(ForgetFailed):
             await memory.forget(user_id="ann")
         assert texts(await memory.recall("")) == ["new", "old"]
-        await change(in_memory, "UPDATE holds SET released_at = 1")
+        await change(expunge, "UPDATE holds SET released_at = 1")
         assert (await memory.forget(user_id="ann", before=after())) == 0
         assert (await memory.forget(user_id="ann", before=after(days=1))) == 1
         assert texts(await memory.recall("")) == ["new"]
         with pytest.raises(UnknownRun):
-            await in_memory.call("chat.end_run", org=ORG, run_id=old)
+            await expunge.call("chat.end_run", org=ORG, run_id=old)
         assert (await memory.forget(user_id="ann", before=after(days=1) + timedelta(hours=0))) == 0
 
 
 # --- the queue
 
 
-async def test_a_late_job_of_an_erased_user_writes_nothing(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_late_job_of_an_erased_user_writes_nothing(expunge: Expunge, clock: ManualClock) -> None:
     """Law 4 and 5: a job that was taken before its user was forgotten, or hidden, writes nothing, then or later."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         for how in ("forget", "hide", "session"):
             extractor = Extractor()
@@ -407,14 +415,14 @@ async def test_a_late_job_of_an_erased_user_writes_nothing(in_memory: Expunge, c
                 clock.advance(DAY_S)
                 await agent.drain()
             for name in ("facts", "memories"):
-                assert await read(in_memory, f"SELECT id FROM {name} WHERE user_id = 'ann'") == []
+                assert await read(expunge, f"SELECT id FROM {name} WHERE user_id = 'ann'") == []
             assert len(await memory.facts(user_id="bob", at_any_time=True)) == 1
             await memory.forget(user_id="bob")
             await memory.forget(user_id="ann")
-        assert set((await count(in_memory, *RECORDS, *INDEX)).values()) == {0}
+        assert set((await count(expunge, *RECORDS, *INDEX)).values()) == {0}
 
 
-async def test_a_rebuild_after_an_erasure_knows_nothing_of_it(expunge: Expunge, tmp_path: Path) -> None:
+async def test_a_rebuild_after_an_erasure_knows_nothing_of_it(expunge: Expunge) -> None:
     """Lineage rule: what was made from two people is made afresh from the other alone, and no word is left."""
     read_in_order: list[set[str]] = []
 
@@ -438,12 +446,12 @@ async def test_a_rebuild_after_an_erasure_knows_nothing_of_it(expunge: Expunge, 
         gone = await memory.forget(user_id=f"{WORD}-user")
         assert planned.effects["rebuilt"] == 1
         assert gone.by_collection["memories"] == 2
-        assert leftovers(tmp_path, [WORD]) == {"files": {}, "columns": {}}
+        assert leftovers(expunge.settings, [WORD]) == {"files": {}, "columns": {}}
         await agent.drain()
         assert read_in_order == [{*ann, *bob}, set(bob)]
         assert (await memory.get("team")).value == "\n".join(f"{OTHER} {n}." for n in range(3))
         assert not (await memory.get("of the team")).found
-        assert leftovers(tmp_path, [WORD]) == {"files": {}, "columns": {}}
+        assert leftovers(expunge.settings, [WORD]) == {"files": {}, "columns": {}}
         edges = {source for (source,) in await read(expunge, "SELECT source FROM lineage")}
         assert edges == set(bob)
         assert (await agent.drain()).done == 0
@@ -452,10 +460,11 @@ async def test_a_rebuild_after_an_erasure_knows_nothing_of_it(expunge: Expunge, 
         assert set((await count(expunge, *RECORDS, *INDEX)).values()) == {0}
 
 
-async def test_a_rebuild_that_has_read_who_is_forgotten_next(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_rebuild_that_has_read_who_is_forgotten_next(expunge: Expunge, clock: ManualClock) -> None:
     """Law 5: a rebuild that thinks while another of its sources is forgotten writes nothing of that one either."""
     extractor = Extractor(facts=False)
-    async with as_user(in_memory, None) as agent:
+    async with as_user(expunge, None) as agent:
         memory = agent.memory
         people = {user: await memory.remember(Episode(input=f"word of {user}"), user_id=user) for user in "abc"}
         extractor.goes_on.set()
@@ -473,32 +482,34 @@ async def test_a_rebuild_that_has_read_who_is_forgotten_next(in_memory: Expunge,
         for _ in range(3):
             clock.advance(DAY_S)
             await agent.drain()
-        (value,) = {row[0] for row in await read(in_memory, "SELECT value FROM memories")}
+        (value,) = {row[0] for row in await read(expunge, "SELECT value FROM memories")}
         assert json.loads(value) == "word of c"
-        assert {row[0] for row in await read(in_memory, "SELECT source FROM lineage")} == {people["c"]}
+        assert {row[0] for row in await read(expunge, "SELECT source FROM lineage")} == {people["c"]}
 
 
-async def test_a_worker_that_comes_back_after_its_lease_writes_nothing(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_worker_that_comes_back_after_its_lease_writes_nothing(expunge: Expunge, clock: ManualClock) -> None:
     """Law 16: a job whose worker was slow is taken by another and done once, whatever the first still says."""
     first, second = Extractor(), Extractor()
     second.goes_on.set()
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await agent.memory.remember(Episode(id="e1", input=WORD))
         values: dict[str, Any] = {"org": ORG, "namespace": "support", "agent": "helper", "user_id": "ann"}
-        await in_memory.call("jobs.add", deriver="slow", sources=["e1"], **values)
-        in_memory.system.derivers["slow"] = first
-        slow = asyncio.create_task(in_memory.call("jobs.run", org=ORG))
+        await expunge.call("jobs.add", deriver="slow", sources=["e1"], **values)
+        expunge.system.derivers["slow"] = first
+        slow = asyncio.create_task(expunge.call("jobs.run", org=ORG))
         await first.begun.wait()
-        in_memory.system.derivers["slow"] = second
-        assert (await in_memory.call("jobs.run", org=ORG)).done == 0  # it is taken
+        expunge.system.derivers["slow"] = second
+        assert (await expunge.call("jobs.run", org=ORG)).done == 0  # it is taken
         clock.advance(301)
-        assert (await in_memory.call("jobs.run", org=ORG)).done == 1
+        assert (await expunge.call("jobs.run", org=ORG)).done == 1
         first.goes_on.set()
         await slow
-        assert await count(in_memory, "facts", "memories", "jobs") == {"facts": 1, "memories": 1, "jobs": 0}
+        assert await count(expunge, "facts", "memories", "jobs") == {"facts": 1, "memories": 1, "jobs": 0}
 
 
-async def test_a_job_that_ends_every_worker_is_given_up(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_job_that_ends_every_worker_is_given_up(expunge: Expunge, clock: ManualClock) -> None:
     """Law 16: a job is tried three times in all, also where its workers do not live to say that it failed."""
     tried: list[str] = []
 
@@ -506,15 +517,15 @@ async def test_a_job_that_ends_every_worker_is_given_up(in_memory: Expunge, cloc
         tried.append(sources[0].id)
         raise asyncio.CancelledError
 
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await agent.memory.remember(Episode(id="e1", input=WORD))
-        in_memory.system.derivers["fatal"] = ends_its_worker
+        expunge.system.derivers["fatal"] = ends_its_worker
         values: dict[str, Any] = {"org": ORG, "namespace": "support", "agent": "helper", "user_id": "ann"}
-        await in_memory.call("jobs.add", deriver="fatal", sources=["e1"], **values)
+        await expunge.call("jobs.add", deriver="fatal", sources=["e1"], **values)
         for _ in range(6):
             with contextlib.suppress(asyncio.CancelledError):
-                await in_memory.call("jobs.run", org=ORG)
+                await expunge.call("jobs.run", org=ORG)
             clock.advance(DAY_S)
         assert tried == ["e1"] * 3
-        assert await read(in_memory, "SELECT status FROM jobs") == [("failed",)]
+        assert await read(expunge, "SELECT status FROM jobs") == [("failed",)]
         assert (await agent.memory.forget(user_id="ann")) == 2

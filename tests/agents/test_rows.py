@@ -17,11 +17,15 @@ from expunge.operations.registry import Actor, Call
 from expunge.stores.faulty import Fault, Faulty
 from expunge.stores.memory import MemoryStore
 from tests.agents.kit import DAY_S, MICROSECOND, NAMESPACE, ORG, after, as_user, count, hold, read, texts
+from tests.eye import is_served
+
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
 
 
-async def test_each_change_is_a_version(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_each_change_is_a_version(expunge: Expunge, clock: ManualClock) -> None:
     """Law 2: a change of a key stands as a version of its own, a tombstone too, and history pages to the end."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         written = []
         for value in ("one", {"two": [2, None]}, None):
@@ -51,10 +55,11 @@ async def test_each_change_is_a_version(in_memory: Expunge, clock: ManualClock) 
         assert (await memory.get("k")).value == "four"
 
 
-async def test_any_json_comes_back_as_it_was(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_any_json_comes_back_as_it_was(expunge: Expunge) -> None:
     """Bad input: any JSON is an ordinary value, ``None`` and what looks like it too."""
     values: list[Any] = [None, "", 0, False, [], {}, "a\0b", 2**70, 1.5, {"ключ": ["😂", "\n"]}, "null"]
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         for value in values:
             await agent.memory.set("k", value)
             got = await agent.memory.get("k")
@@ -64,9 +69,10 @@ async def test_any_json_comes_back_as_it_was(in_memory: Expunge) -> None:
         assert not (await agent.memory.get("K")).found
 
 
-async def test_delete_and_restore_say_what_they_did(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_delete_and_restore_say_what_they_did(expunge: Expunge, clock: ManualClock) -> None:
     """Law 16: nothing is called deleted or restored that was not; another's key stays as it is."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         await memory.set("k", "mine", tags=["t"])
         await memory.set("k", "theirs", user_id="bob")
@@ -90,9 +96,10 @@ async def test_delete_and_restore_say_what_they_did(in_memory: Expunge, clock: M
         assert (await memory.get("k", user_id="bob")).value == "theirs"
 
 
-async def test_after_14_days_a_tombstone_is_for_good(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_after_14_days_a_tombstone_is_for_good(expunge: Expunge, clock: ManualClock) -> None:
     """Design 4: restorable for 14 days; then ``expired`` is said, and nothing comes back."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await agent.memory.set("k", "gone")
         await agent.memory.set("stays", "here")
         await agent.memory.delete("k")
@@ -104,9 +111,10 @@ async def test_after_14_days_a_tombstone_is_for_good(in_memory: Expunge, clock: 
         assert (await agent.memory.set("k", "new")).version == 3
 
 
-async def test_expiry_hides_at_the_very_microsecond(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_expiry_hides_at_the_very_microsecond(expunge: Expunge, clock: ManualClock) -> None:
     """Law 13: what expires is hidden the instant that passes, before any sweep, in every read."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         by_ttl = await memory.set("ttl", "apple", ttl_seconds=60)
         by_time = await memory.set("time", "apple", valid_to=after(seconds=60))
@@ -125,9 +133,10 @@ async def test_expiry_hides_at_the_very_microsecond(in_memory: Expunge, clock: M
         assert [item.state for item in (await memory.history("ttl")).versions] == ["live"]
 
 
-async def test_an_edit_keeps_a_live_expiry(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_an_edit_keeps_a_live_expiry(expunge: Expunge, clock: ManualClock) -> None:
     """An edit keeps the expiry that lives; it goes when it is taken away, or has passed."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         await memory.set("k", 1, ttl_seconds=60, on_expire="demote")
         kept = await memory.set("k", 2)
@@ -142,9 +151,10 @@ async def test_an_edit_keeps_a_live_expiry(in_memory: Expunge, clock: ManualCloc
         assert (await memory.get("k")).value == 5
 
 
-async def test_one_way_to_say_an_expiry(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_one_way_to_say_an_expiry(expunge: Expunge) -> None:
     """Bad input: a ttl and a time contradict each other, also beside ``clear_expiry``; nothing is written."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         await memory.set("k", "old", ttl_seconds=60)
         both: list[dict[str, Any]] = [
@@ -164,9 +174,10 @@ async def test_one_way_to_say_an_expiry(in_memory: Expunge) -> None:
         assert (got.value, got.memory.version, got.memory.expires_at) == ("old", 1, after(seconds=60))
 
 
-async def test_touch_changes_the_expiry_and_nothing_else(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_touch_changes_the_expiry_and_nothing_else(expunge: Expunge, clock: ManualClock) -> None:
     """A touch is a version that says the same, found by the same words; keys that are not there are named."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         source = (await memory.set("from", "source")).memory_id
         await memory.derive("k", "apple pie", sources=[source], memory_type="note")
@@ -181,13 +192,14 @@ async def test_touch_changes_the_expiry_and_nothing_else(in_memory: Expunge, clo
         assert (await memory.touch("k", clear_expiry=True)).touched == ["k"]
         clock.advance(100)
         assert (await memory.get("k")).found
-        edges = await read(in_memory, "SELECT count(*) FROM lineage WHERE source = :id", id=source)
+        edges = await read(expunge, "SELECT count(*) FROM lineage WHERE source = :id", id=source)
         assert edges == [(4,)]  # every version rests on what the first rested on (law 5)
 
 
-async def test_the_sweep_does_what_the_writer_said(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_the_sweep_does_what_the_writer_said(expunge: Expunge, clock: ManualClock) -> None:
     """Law 8: expired rows are tombstoned, demoted or anonymized, with their history and search entries; others stay."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         for act in ("tombstone", "demote", "anonymize"):
             await memory.set(act, f"secret {act} first", confidence=0.8, tags=["t"])
@@ -214,17 +226,19 @@ async def test_the_sweep_does_what_the_writer_said(in_memory: Expunge, clock: Ma
         assert not (await memory.get("anonymize")).found
         assert sorted(texts(await memory.search("secret"))) == ["secret demote", "secret edited", "secret later"]
         left = "SELECT r.key FROM memories r WHERE r.rid * 8 + 2 IN ({}) AND r.key = 'anonymize'"
-        assert await read(in_memory, left.format("SELECT record FROM vectors")) == []
-        assert await read(in_memory, left.format("SELECT id FROM search_docsize")) == []
+        assert await read(expunge, left.format("SELECT record FROM vectors")) == []
+        entry = "record" if is_served(expunge.settings.db) else "id"
+        assert await read(expunge, left.format(f"SELECT {entry} FROM search_docsize")) == []
         assert (await elsewhere.sweep_expired()).done == {"tombstone": 1}
 
 
-async def test_a_hold_stops_the_anonymizing_sweep(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_hold_stops_the_anonymizing_sweep(expunge: Expunge, clock: ManualClock) -> None:
     """Law 8: the delete re-checks: what a hold covers keeps its words, and the sweep says so."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await agent.memory.set("k", "held words", ttl_seconds=10, on_expire="anonymize")
         await agent.memory.set("k", "free words", ttl_seconds=10, on_expire="anonymize", user_id="bob")
-        await hold(in_memory, "ann")
+        await hold(expunge, "ann")
         clock.advance(10)
         swept = await agent.memory.sweep_expired()
         assert (swept.expired, swept.done) == (2, {"held": 1, "anonymize": 1})
@@ -235,19 +249,20 @@ async def test_a_hold_stops_the_anonymizing_sweep(in_memory: Expunge, clock: Man
         assert (await agent.memory.sweep_expired()).done == {"held": 1}
 
 
-async def test_a_sweep_leaves_what_was_written_meanwhile(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_sweep_leaves_what_was_written_meanwhile(expunge: Expunge, clock: ManualClock) -> None:
     """Law 8: the sweep re-checks in its write: a value set after the page was read is not swept with the old one."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         await agent.memory.set("k", "old", ttl_seconds=10)
         await agent.memory.set("gone", "old", ttl_seconds=10)
         clock.advance(10)
         asked = Expired(ORG, NAMESPACE, clock.now())
-        page = await in_memory.system.authority.read(lambda tx: expired_rows(tx, asked, 10))
+        page = await expunge.system.authority.read(lambda tx: expired_rows(tx, asked, 10))
         assert len(page) == 2
         await agent.memory.set("k", "new")
-        call = Call(Actor("test"), await in_memory.as_of())
-        unit = partial(_end_page, system=in_memory.system, call=call, page=page, org=ORG)
-        assert await in_memory.system.authority.run(unit) == ["tombstone"]
+        call = Call(Actor("test"), await expunge.as_of())
+        unit = partial(_end_page, system=expunge.system, call=call, page=page, org=ORG)
+        assert await expunge.system.authority.run(unit) == ["tombstone"]
         assert (await agent.memory.get("k")).value == "new"
         assert (await agent.memory.history("gone")).versions[0].state == "tombstoned"
 
@@ -271,9 +286,10 @@ async def test_a_fence_over_one_row_does_not_stop_the_sweep(clock: ManualClock) 
         assert states == [("a", "live"), ("b", "live"), ("b", "tombstoned")]
 
 
-async def test_an_idempotency_key_writes_once(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_an_idempotency_key_writes_once(expunge: Expunge, clock: ManualClock) -> None:
     """Law 16: a repeat is answered with what the first call wrote, on every write; another write is a conflict."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         first = await memory.set("k", "v", ttl_seconds=60, idempotency_key="i1")
         clock.advance(1)
@@ -299,9 +315,10 @@ async def test_an_idempotency_key_writes_once(in_memory: Expunge, clock: ManualC
         assert (await memory.get("k", user_id="bob")).value == "w"
 
 
-async def test_an_idempotency_key_of_another_write(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_an_idempotency_key_of_another_write(expunge: Expunge) -> None:
     """Law 16: what differs in its sources, or in its expiry, is another write, and is not answered as done."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         source = (await memory.set("from", "x")).memory_id
         await memory.set("k", "v", valid_to=after(days=1), idempotency_key="i1")
@@ -317,18 +334,20 @@ async def test_an_idempotency_key_of_another_write(in_memory: Expunge) -> None:
         assert (row.version, row.expires_at) == (2, after(days=3))
 
 
-async def test_one_idempotency_key_twice_in_one_call(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_one_idempotency_key_twice_in_one_call(expunge: Expunge) -> None:
     """Law 16: two different writes under one key in one call are a conflict, and none is lost in silence."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         items = [{"key": "a", "value": 1, "idempotency_key": "i"}, {"key": "b", "value": 2, "idempotency_key": "i"}]
         with pytest.raises(InputError):
             await agent.memory.set_many(items)
-        assert await count(in_memory, "memories") == {"memories": 0}
+        assert await count(expunge, "memories") == {"memories": 0}
 
 
-async def test_a_version_is_only_followed_by_who_saw_it(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_version_is_only_followed_by_who_saw_it(expunge: Expunge) -> None:
     """``if_version`` refuses a write over what its writer has not seen; 0 asks that nothing stands there."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         assert (await memory.set("k", 1, if_version=0)).version == 1
         with pytest.raises(VersionConflict):
@@ -342,9 +361,10 @@ async def test_a_version_is_only_followed_by_who_saw_it(in_memory: Expunge) -> N
         assert (got.value, got.memory.version) == (2, 2)
 
 
-async def test_a_version_inside_of_one_call(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_version_inside_of_one_call(expunge: Expunge) -> None:
     """``if_version`` sees what the same call has written before it."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         with pytest.raises(VersionConflict):
             await agent.memory.set_many([{"key": "k", "value": n, "if_version": 0} for n in (1, 2)])
         assert not (await agent.memory.get("k")).found
@@ -366,9 +386,10 @@ async def test_writers_on_one_key(expunge: Expunge) -> None:
         assert (await one.memory.history("k")).versions[0].version == 11
 
 
-async def test_set_many_is_all_or_nothing(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_set_many_is_all_or_nothing(expunge: Expunge) -> None:
     """Law 16: one item that does not fit keeps all of them out; a mapping is taken by key, in order."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         written = await memory.set_many({"a": 1, "b": 2})
         assert [(item.key, item.version) for item in written] == [("a", 1), ("b", 1)]
@@ -385,15 +406,16 @@ async def test_set_many_is_all_or_nothing(in_memory: Expunge) -> None:
                 await memory.set_many([{"key": "a", "value": "new"}, item])
             assert type(caught.value).__module__ == "expunge.errors", item
         assert (await memory.get("a")).value == 1
-        assert await count(in_memory, "memories") == {"memories": 2}
+        assert await count(expunge, "memories") == {"memories": 2}
         same = await memory.set_many([{"key": "a", "value": n} for n in range(3)])
         assert [item.version for item in same] == [2, 3, 4]
         assert (await memory.get("a")).value == 2
 
 
-async def test_a_clock_that_steps_back(in_memory: Expunge, clock: ManualClock) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_clock_that_steps_back(expunge: Expunge, clock: ManualClock) -> None:
     """Law 13: what is written last stands, whatever the clock says; expiries go by the clock as it is."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         await memory.set("k", "old")
         await memory.set("gone", "old")
@@ -410,9 +432,10 @@ async def test_a_clock_that_steps_back(in_memory: Expunge, clock: ManualClock) -
         assert not (await memory.get("k")).found
 
 
-async def test_what_an_erasure_hides_is_not_served(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_what_an_erasure_hides_is_not_served(expunge: Expunge) -> None:
     """Law 6: hidden rows are in no read, and cannot be changed; restored they are there again."""
-    async with as_user(in_memory) as agent:
+    async with as_user(expunge) as agent:
         memory = agent.memory
         await memory.set("k", "apple")
         await memory.set("k", "apple", user_id="bob")

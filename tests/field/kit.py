@@ -8,6 +8,7 @@ from expunge import Agent, Episode, Expunge, Message, NewFact
 from expunge.authority.port import Statement
 from expunge.model.instant import Clock, to_datetime
 from tests.agents.kit import HELPER, NAMESPACE, ORG, as_user
+from tests.eye import spelled
 from tests.subject.kit import exported
 
 QUESTION = "What was said?"
@@ -99,7 +100,8 @@ async def _given_to_a_deriver(agent: Agent) -> list[str]:
 
 async def rows(expunge: Expunge, sql: str, **values: Any) -> list[tuple[Any, ...]]:
     """Rows as they stand in the database."""
-    return await expunge.system.authority.read(lambda tx: tx.rows(Statement("test.rows", sql), **values))
+    statement = Statement("test.rows", spelled(expunge.settings.db, sql))
+    return await expunge.system.authority.read(lambda tx: tx.rows(statement, **values))
 
 
 async def place_hold(

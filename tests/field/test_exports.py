@@ -18,6 +18,8 @@ from tests.field.kit import as_user
 from tests.subject.kit import FORMS, counts, exported, person
 from tests.support import episode, fact, memory
 
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
+
 
 @pytest.mark.parametrize("kind", [kind.name for kind in RECORDS])
 async def test_what_one_section_lacks_makes_the_whole_incomplete(expunge: Expunge, tmp_path: Path, kind: str) -> None:

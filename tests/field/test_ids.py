@@ -12,6 +12,8 @@ from expunge.model.identity import PARTS
 from tests.field.kit import as_user
 from tests.support import HOSTILE_IDS, dump, episode, files_of, ids, memory
 
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
+
 SCOPES = ("org", "namespace", "agent", "session_id")
 """What ``tests/test_erasure.py`` does for users is done here for the other parts of an identity."""
 
@@ -26,25 +28,27 @@ def _scope(part: str, value: str) -> dict[str, Any]:
     return scopes[part]
 
 
+@pytest.mark.authorities("memory", "postgres")
 @pytest.mark.parametrize("part", SCOPES)
-async def test_each_id_is_one_scope_and_no_pattern(in_memory: Expunge, part: str) -> None:
+async def test_each_id_is_one_scope_and_no_pattern(expunge: Expunge, part: str) -> None:
     """Law 12: ``%``, ``*``, ``[`` or a common beginning widens what goes (31, 33, 37); each takes its own alone."""
     values = [*HOSTILE_IDS, "users.u1", "users.u10", "users.u1.x", "users"]
     records = [memory(f"r{n:03}", "k", **{part: value}) for n, value in enumerate(values)]
-    await in_memory.put(records)
-    left = await dump(in_memory)
+    await expunge.put(records)
+    left = await dump(expunge)
     for n, value in enumerate(values):
-        answer = await in_memory.erase(**_scope(part, value), purge=True)
+        answer = await expunge.erase(**_scope(part, value), purge=True)
         assert (answer.status, answer.removed["memories"]) == ("completed", 1), value
         del left["memories"][f"r{n:03}"]
-        assert await dump(in_memory) == left
+        assert await dump(expunge) == left
     assert ids(left) == set()
 
 
-async def test_a_word_of_a_pattern_finds_no_more_than_its_own(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_a_word_of_a_pattern_finds_no_more_than_its_own(expunge: Expunge) -> None:
     """Law 12: a pattern as key, title, name or page mark reads or restores what it is not (33, 37)."""
     patterns = ["%", "_", "*", "?", "[a-z]", "\\", "k%", "k*"]
-    async with as_user(in_memory) as ann:
+    async with as_user(expunge) as ann:
         for name in ("k1", "k2"):
             await ann.memory.set(name, "v")
             await ann.memory.add_document(name, text="v")
@@ -59,7 +63,7 @@ async def test_a_word_of_a_pattern_finds_no_more_than_its_own(in_memory: Expunge
             assert await ann.memory.facts(subject=pattern) == []
             assert await ann.memory.session_messages(pattern) == []
             assert not (await ann.memory.profile(pattern)).found
-            assert (await in_memory.erase(pattern, purge=True)).found is False
+            assert (await expunge.erase(pattern, purge=True)).found is False
         assert len((await ann.memory.documents()).documents) == len(await ann.memory.working()) == 2
         assert (await ann.memory.get("k1")).found
 
@@ -89,11 +93,12 @@ async def test_no_id_leads_out_of_the_folders_of_bodies(tmp_path: Path, part: st
     assert files_of(tmp_path / "victim") == {"file": b"victim"}
 
 
-async def test_spellings_of_one_name_are_several_people(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_spellings_of_one_name_are_several_people(expunge: Expunge) -> None:
     """Law 12: ``ü`` as one sign or as two, or a capital, is merged in silence (67): each goes alone, whoever is like it."""
     alike = ["j\u00fcrgen", "ju\u0308rgen", "J\u00fcrgen", "j\u00fcrgen "]
-    await in_memory.put([episode(f"e{n}", user) for n, user in enumerate(alike)])
+    await expunge.put([episode(f"e{n}", user) for n, user in enumerate(alike)])
     for n, user in enumerate(alike):
-        answer = await in_memory.erase(user, purge=True)
+        answer = await expunge.erase(user, purge=True)
         assert answer.removed["episodes"] == 1
-        assert ids(await dump(in_memory)) == {f"e{m}" for m in range(n + 1, len(alike))}
+        assert ids(await dump(expunge)) == {f"e{m}" for m in range(n + 1, len(alike))}

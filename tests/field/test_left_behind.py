@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,11 @@ from expunge import Agent, Episode, Expunge, Settings
 from expunge.authority.port import Statement
 from expunge.model.instant import ManualClock
 from tests.agents.kit import HELPER, NAMESPACE, after
+from tests.eye import bytes_of
 from tests.field.kit import ORG, QUESTION, SESSION, answerer, as_user, every_way_to_read, live, rows
-from tests.support import dump, files_of, memory
+from tests.support import dump, memory
+
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
 
 CANARY, OTHER = "kanarienvogel", "wellensittich"
 _CUT = Statement("test.cut", "DELETE FROM lineage")
@@ -47,10 +49,9 @@ async def test_no_way_to_read_serves_what_is_gone(expunge: Expunge, clock: Manua
             assert [name for name, text in back.items() if CANARY not in text and name != "profile"] == []
 
 
-async def test_every_earlier_value_goes_with_the_last(tmp_path: Path) -> None:
+async def test_every_earlier_value_goes_with_the_last(settings: Settings) -> None:
     """Law 7: values that were overwritten or deleted stay in a history or journal (9, 53): none is in any byte."""
     words = [f"{CANARY}{number}" for number in range(4)]
-    settings = Settings(db=str(tmp_path / "v.db"))
     async with Expunge(settings=settings, clock=ManualClock()) as expunge, as_user(expunge) as ann:
         async with as_user(expunge, "bob") as bob:
             await bob.memory.set("key", OTHER)
@@ -62,13 +63,13 @@ async def test_every_earlier_value_goes_with_the_last(tmp_path: Path) -> None:
         await ann.memory.delete("key")
         await ann.memory.delete_block("persona")
         await ann.memory.delete_document("Letter")
-        kept = b"".join(files_of(tmp_path).values())
+        kept = b"".join(bytes_of(settings).values())
         assert all(word.encode() in kept for word in words)
         assert (await ann.memory.forget(user_id="ann")) == 19
         assert await ann.memory.forget(user_id="ann") == 0
         history = (await bob.memory.history("key")).versions
         assert [version.value for version in history] == [OTHER + " again", OTHER]
-    left = b"".join(files_of(tmp_path).values())
+    left = b"".join(bytes_of(settings).values())
     assert [word for word in words if word.encode() in left] == []
     assert OTHER.encode() in left
 

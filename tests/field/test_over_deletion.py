@@ -16,34 +16,38 @@ from tests.field.kit import as_user, place_hold, rows
 from tests.subject.kit import person
 from tests.support import dump, episode, fact, ids, memory
 
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
+
 ORDERS = tuple(itertools.permutations(["ann-e", "bob-e", "nobody-e"]))
 EPISODES = [episode("ann-e", "ann"), episode("bob-e", "bob"), episode("nobody-e")]
 
 
+@pytest.mark.authorities("memory", "postgres")
 @pytest.mark.parametrize("sources", ORDERS, ids="-".join)
-async def test_the_order_of_sources_decides_nothing(in_memory: Expunge, sources: tuple[str, ...]) -> None:
+async def test_the_order_of_sources_decides_nothing(expunge: Expunge, sources: tuple[str, ...]) -> None:
     """Law 6: an edge that goes when its first source goes, and stays when a later one does (57, 59, 133)."""
-    await in_memory.put(
+    await expunge.put(
         [*EPISODES, fact("fact", sources=list(sources)), memory("summary", "k", sources=list(sources)),
          fact("of-bob", sources=["bob-e"])]
     )  # fmt: skip
-    before = await dump(in_memory)
-    answer = await in_memory.erase("ann", purge=True)
+    before = await dump(expunge)
+    answer = await expunge.erase("ann", purge=True)
     assert (answer.status, answer.effects["derived"], answer.effects["detached"]) == ("completed", 1, 1)
-    left = await dump(in_memory)
+    left = await dump(expunge)
     assert ids(left) == {"bob-e", "nobody-e", "fact", "of-bob"}
     assert left["facts"] == before["facts"]
     assert set(left["lineage"]) == {"fact<bob-e", "fact<nobody-e", "of-bob<bob-e"}
-    assert (await in_memory.erase("ann", purge=True)).found is False
-    assert await dump(in_memory) == left
-    await in_memory.erase("bob", purge=True)
-    assert ids(await dump(in_memory)) == {"nobody-e", "fact"}
+    assert (await expunge.erase("ann", purge=True)).found is False
+    assert await dump(expunge) == left
+    await expunge.erase("bob", purge=True)
+    assert ids(await dump(expunge)) == {"nobody-e", "fact"}
 
 
-async def test_sources_that_are_none_or_look_false_are_read_as_they_are(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_sources_that_are_none_or_look_false_are_read_as_they_are(expunge: Expunge) -> None:
     """Law 6: a list of sources that is empty, or an id that a language takes for false, decides whose it is (19)."""
     false = ["0", "False", "None", "null", "[]", "{}"]
-    await in_memory.put(
+    await expunge.put(
         [
             fact("bobs", "bob", sources=[]),
             fact("nobodys", sources=[]),
@@ -53,11 +57,11 @@ async def test_sources_that_are_none_or_look_false_are_read_as_they_are(in_memor
             *(fact(f"of {name}", sources=[name]) for name in false),
         ]
     )
-    answer = await in_memory.erase("ann", purge=True)
+    answer = await expunge.erase("ann", purge=True)
     assert (answer.status, answer.removed["memories"], answer.removed["facts"]) == ("completed", 6, 6)
-    assert ids(await dump(in_memory)) == {"bobs", "nobodys", "nobodys-m"}
-    assert (await in_memory.erase("bob", purge=True)).removed["facts"] == 1
-    assert ids(await dump(in_memory)) == {"nobodys", "nobodys-m"}
+    assert ids(await dump(expunge)) == {"bobs", "nobodys", "nobodys-m"}
+    assert (await expunge.erase("bob", purge=True)).removed["facts"] == 1
+    assert ids(await dump(expunge)) == {"nobodys", "nobodys-m"}
 
 
 async def test_a_document_that_two_have_stays_with_the_other(expunge: Expunge, tmp_path: Path) -> None:
@@ -116,22 +120,23 @@ async def test_an_end_of_life_that_comes_by_itself_asks_for_holds(expunge: Expun
     assert "e" in ids(await dump(expunge))
 
 
-async def test_who_is_erased_leaves_each_other_row_as_it_was(in_memory: Expunge) -> None:
+@pytest.mark.authorities("memory", "postgres")
+async def test_who_is_erased_leaves_each_other_row_as_it_was(expunge: Expunge) -> None:
     """Law 10: a filtered delete ends by resetting the store for everybody (3, 39): all else is as it was, twice."""
     users: list[Any] = ["u1", "u10", "u", "U1", None]
-    await in_memory.put(
+    await expunge.put(
         [record for number, user in enumerate(users) for record in _of(user, number)], attachments_from=None
     )
     entries = "SELECT (SELECT count(*) FROM search_docsize), (SELECT count(*) FROM vectors)"
-    ((words, vectors),) = await rows(in_memory, entries)
-    before = await dump(in_memory)
+    ((words, vectors),) = await rows(expunge, entries)
+    before = await dump(expunge)
     for _ in range(2):
-        await in_memory.erase("u1", purge=True)
-        left = await dump(in_memory)
+        await expunge.erase("u1", purge=True)
+        left = await dump(expunge)
         assert {
             name: {k: v for k, v in there.items() if not k.startswith("0-")} for name, there in before.items()
         } == left
-        assert await rows(in_memory, entries) == [(words - 2, vectors - 2)]
+        assert await rows(expunge, entries) == [(words - 2, vectors - 2)]
 
 
 def _of(user: str | None, number: int) -> list[dict[str, Any]]:

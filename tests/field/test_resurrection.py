@@ -13,6 +13,8 @@ from tests.agents.kit import ORG
 from tests.field.kit import as_user, rows
 from tests.support import dump, episode, fact, ids, memory
 
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
+
 WRITES: dict[str, Callable[[Agent], Awaitable[Any]]] = {
     "set": lambda agent: agent.memory.set("k", "secret", idempotency_key="once"),
     "remember": lambda agent: agent.memory.remember(Episode(input="secret", idempotency_key="once")),

@@ -29,6 +29,8 @@ def in_files(folder, words, blobs):
 
 
 def in_columns(database, words):
+    if database is None:  # it lies on a server, and is looked at from there
+        return {}
     connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     connection.text_factory = bytes
     found: dict = {}

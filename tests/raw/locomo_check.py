@@ -2,10 +2,11 @@
 
     python -I -S locomo_check.py FOLDER BEFORE INPUT QUESTION
 
-FOLDER holds the database after a scope was erased, BEFORE the same folder before, INPUT the JSON lines that were
+FOLDER holds the database, or in ``expunge.url`` where it is served, after a scope was erased, BEFORE the same folder before, INPUT the JSON lines that were
 loaded. QUESTION is a JSON object: ``columns`` (column -> values, which a record in scope has in all of them), ``before``
 (what a record in scope is dated before), ``whole_org``; with none of them nobody is in scope. ``restored`` are the ids
-that were restored since, or true for all; ``hidden`` says that the scope was not purged. From the input alone it works
+that were restored since, or true for all; ``hidden`` says that the scope was not purged; ``packages`` is where the driver of a server is,
+and ``files`` asks for the bytes of the server's own files. From the input alone it works
 out what has to go and what has to stay, and then looks in two ways:
 
 1. the rows, by the standard library's SQLite, read-only: what stays is equal to the input in every column that the
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sqlite3
 import sys
 from collections import Counter, defaultdict
@@ -34,7 +36,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-DATABASE = "expunge.db"
+DATABASE, URL = "expunge.db", "expunge.url"
 ORG = "default"
 NOBODY = "-"
 PIECE, STRIDE = 24, 8
@@ -176,6 +178,8 @@ class Question:
         self.before: str | None = asked.get("before")
         self.restored: list[str] | bool = asked.get("restored", [])
         self.hidden: bool = asked.get("hidden", False)
+        self.packages: str | None = asked.get("packages")
+        self.files: bool = asked.get("files", False)
         self._somebody = bool(self.columns or self.before or asked.get("whole_org"))
 
     def names(self, collection: str, row: Row) -> bool:
@@ -288,6 +292,68 @@ class Plan:
         return tuple(name.encode() for name in names)
 
 
+class Served:
+    """All rows of a database on a server, and its bytes as far as a client sees them.
+
+    The server's driver is taken from the folder that we are told of; ours does not come with it.
+    """
+
+    def __init__(self, url: str, packages: str) -> None:
+        sys.path.append(packages)
+        import psycopg
+
+        self._connection = psycopg.connect(url, autocommit=True, options="-c search_path=expunge")
+        self.rows: dict[str, dict[bytes, Row]] = {
+            table: {row["id"]: row for row in self._all(table)} for table in CONTENT
+        }
+        self.edges = {tuple(row[name] for name in EDGE): row for row in self._all("lineage")}
+        self.entries = {row["record"]: row for row in self._all("search")}
+        self.vectors = {row["record"]: row for row in self._all("vectors")}
+        hashes = (part for row in self.entries.values() for part in (*row["owner"], *row["words"]))
+        self.numbers_in_index = b"\0".join(one.encode() for one in hashes)
+        self.integrity = "ok"  # what SQLite says of its file has no like here
+
+    def numbers(self, collection: str) -> dict[bytes, int]:
+        """By id, what the search index knows the records of a collection by."""
+        return numbers(self.rows, collection)
+
+    def contents(self, *, files: bool) -> dict[str, bytes]:
+        """The rows of every table as they come over the line; with ``files``, what the server's own files hold."""
+        tables = [
+            name for (name,) in self._connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'expunge'")
+        ]
+        found = {}
+        for table in tables:
+            with self._connection.cursor().copy(f"COPY {table} TO STDOUT (FORMAT binary)") as copying:
+                found[f"table {table}"] = b"".join(bytes(piece) for piece in copying)
+        if files:
+            ((path,),) = self._connection.execute("SELECT pg_relation_filepath('pg_class')").fetchall()
+            folder = path.rpartition("/")[0]
+            named: dict[str, str] = dict(
+                self._connection.execute("SELECT pg_relation_filenode(oid)::text, relname FROM pg_class")
+            )
+            for (name,) in self._connection.execute("SELECT pg_ls_dir(%s)", (folder,)).fetchall():
+                rows = self._connection.execute("SELECT pg_read_binary_file(%s)", (f"{folder}/{name}",)).fetchall()
+                relation = named.get(re.split(r"[._]", name)[0], "of nothing")
+                found[f"file {name} ({relation})"] = rows[0][0]
+        return found
+
+    def close(self) -> None:
+        """Let go of the server: a database that somebody is connected to cannot be copied."""
+        self._connection.close()
+
+    def _all(self, table: str) -> list[Row]:
+        cursor = self._connection.execute(f"SELECT * FROM {table}")
+        names = [column.name for column in cursor.description or ()]
+        return [{name: _as_bytes(value) for name, value in zip(names, row, strict=True)} for row in cursor]
+
+
+def numbers(rows: dict[str, dict[bytes, Row]], collection: str) -> dict[bytes, int]:
+    """By id, what the search index knows the records of a collection by."""
+    code = SEARCHED.get(collection)
+    return {} if code is None else {key: row["rid"] * 8 + code for key, row in rows[collection].items()}
+
+
 class Database:
     """All rows of a database file, opened read-only."""
 
@@ -307,8 +373,7 @@ class Database:
 
     def numbers(self, collection: str) -> dict[bytes, int]:
         """By id, what the search index knows the records of a collection by."""
-        code = SEARCHED.get(collection)
-        return {} if code is None else {key: row["rid"] * 8 + code for key, row in self.rows[collection].items()}
+        return numbers(self.rows, collection)
 
     @staticmethod
     def _all(connection: sqlite3.Connection, table: str) -> list[Row]:
@@ -317,7 +382,10 @@ class Database:
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
-def row_problems(plan: Plan, now: Database, before: Database) -> list[str]:
+Rows = Database | Served
+
+
+def row_problems(plan: Plan, now: Rows, before: Rows) -> list[str]:
     """What differs between the rows that are there and those that have to be."""
     problems = [] if now.integrity == "ok" else [f"integrity_check: {now.integrity}"]
     for table in CONTENT:
@@ -343,7 +411,7 @@ def row_problems(plan: Plan, now: Database, before: Database) -> list[str]:
     return problems + index_problems(plan, now, before)
 
 
-def index_problems(plan: Plan, now: Database, before: Database) -> list[str]:
+def index_problems(plan: Plan, now: Rows, before: Rows) -> list[str]:
     """What search would find, or rank, and must not; and what it would not find of what stays."""
     expected: dict[int, Row] = {}
     for table in SEARCHED:
@@ -366,7 +434,7 @@ def index_problems(plan: Plan, now: Database, before: Database) -> list[str]:
     return problems
 
 
-def hidden_problems(plan: Plan, now: Database, before: Database) -> list[str]:
+def hidden_problems(plan: Plan, now: Rows, before: Rows) -> list[str]:
     """What differs between the rows that are there and those of before, but for what hiding and restoring changes."""
     problems = [] if now.integrity == "ok" else [f"integrity_check: {now.integrity}"]
     served_at = {now.rows[plan.kind(record_id)][record_id.encode()]["seq"] for record_id in plan.back}
@@ -399,7 +467,7 @@ def hidden_problems(plan: Plan, now: Database, before: Database) -> list[str]:
 class Bytes:
     """The search through the raw bytes, and what it has to leave alone."""
 
-    def __init__(self, plan: Plan, now: Database, before: Database) -> None:
+    def __init__(self, plan: Plan, now: Rows, before: Rows) -> None:
         self._plan = plan
         staying = [(plan.records[record_id]["collection"], plan.rows[record_id]) for record_id in plan.stays]
         self._texts = b"\0".join(
@@ -433,7 +501,7 @@ class Bytes:
         self._sought_names = named - names_by_chance
         self.pieces = {piece for text in self.words for form in forms(text) for piece in pieces_of(form)}
 
-    def _side_by_side(self, staying: list[tuple[str, Row]], before: Database) -> list[bytes]:
+    def _side_by_side(self, staying: list[tuple[str, Row]], before: Rows) -> list[bytes]:
         """Staying ids with what SQLite writes right behind them, without a byte between.
 
         In a row of a table the id is followed by the namespace, in an index by the row number, in the lineage one
@@ -495,9 +563,17 @@ def main() -> None:
     question = Question(json.loads(sys.argv[4]))
     with source.open(encoding="utf-8") as lines:
         plan = Plan([json.loads(line) for line in lines], question)
-    before = Database(before_folder / DATABASE, at_rest=True)
-    now = Database(folder / DATABASE, at_rest=False)
+    before: Rows
+    now: Rows
+    if question.packages is None:
+        before, now = Database(before_folder / DATABASE, at_rest=True), Database(folder / DATABASE, at_rest=False)
+    else:
+        before, now = (Served((one / URL).read_text(), question.packages) for one in (before_folder, folder))
+        contents |= now.contents(files=question.files)
+        before.close()
+        now.close()
     answer = {
+        "served": question.packages is not None,
         "imports_ours": ours or importlib.util.find_spec("expunge") is not None,
         "removed": plan.removed(),
         "effects": plan.effects(),

@@ -1,8 +1,8 @@
 """A stranger's process: keeps a connection open, reads, says READY, and reads again for every word it is given.
 
-    python -I -S locomo_reader.py DATABASE QUESTIONS
+    python -I -S locomo_reader.py DATABASE QUESTIONS [PACKAGES]
 
-QUESTIONS is a JSON object of questions by name, as the check has them (``columns``, ``before``). Each answer is a line
+DATABASE is a path, or the URL of a server, whose driver is in PACKAGES. QUESTIONS is a JSON object of questions by name, as the check has them (``columns``, ``before``). Each answer is a line
 of JSON: by name, how many episodes there are and the first of them. The statements are read to their end, so no
 transaction stays open; the connection, with its hold on the WAL's files, does.
 """
@@ -28,10 +28,32 @@ def asked(question: dict[str, Any]) -> tuple[str, list[str]]:
     return f"SELECT id, input FROM episodes WHERE {' AND '.join(terms)} ORDER BY rid", values
 
 
+def asked_of_server(question: dict[str, Any]) -> tuple[str, list[Any]]:
+    """The same in the SQL of a server."""
+    columns = question.get("columns", {})
+    terms, values = ["org = %s", *(f"{column} = ANY(%s)" for column in columns)], [ORG, *columns.values()]
+    if before := question.get("before"):
+        terms.append("occurred_at < 1000000 * extract(epoch FROM %s::timestamptz)")
+        values.append(before)
+    return f"SELECT id, input FROM episodes WHERE {' AND '.join(terms)} ORDER BY rid", values
+
+
+def served(url: str, packages: str) -> Any:
+    """A connection to a server, by its driver in a folder."""
+    sys.path.append(packages)
+    import psycopg
+
+    return psycopg.connect(url, autocommit=True, options="-c search_path=expunge")
+
+
 def main() -> None:
     """Answer until standard input ends."""
-    connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-    statements = {name: asked(question) for name, question in json.loads(sys.argv[2]).items()}
+    if len(sys.argv) > 3:
+        connection: Any = served(sys.argv[1], sys.argv[3])
+        statements = {name: asked_of_server(question) for name, question in json.loads(sys.argv[2]).items()}
+    else:
+        connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+        statements = {name: asked(question) for name, question in json.loads(sys.argv[2]).items()}
 
     def answer() -> str:
         found = {}

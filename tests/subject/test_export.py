@@ -25,6 +25,8 @@ from tests.shell import Shell
 from tests.subject.kit import FORMS, counts, exported, fill, without_origin
 from tests.support import HOSTILE_IDS, document, episode, fact, memory
 
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
+
 
 async def take_all(pieces: AsyncIterator[bytes], taken: list[bytes]) -> None:
     """Add the pieces that come to those that were taken."""
@@ -327,6 +329,7 @@ async def test_an_agent_exports_in_its_namespace(expunge: Expunge) -> None:
             await nobody.memory.export()
 
 
+@pytest.mark.authorities("sqlite")  # of PostgreSQL: tests/pg/test_query_plans.py
 async def test_the_query_plan_follows_the_index(expunge: Expunge, tmp_path: Path) -> None:
     """Design 6: a page is read by the user's index from where the last one ended, without sorting or walking."""
     from expunge.datamap.selector import Selector
@@ -392,9 +395,10 @@ def test_a_file_holds_the_form_that_its_name_asks_for_or_is_not_made(tmp_path: P
         assert json.loads((tmp_path / name).read_text())["manifest"]["complete"]
 
 
-async def test_a_store_in_memory_exports_too(in_memory: Expunge, tmp_path: Path) -> None:
+@pytest.mark.authorities("memory")
+async def test_a_store_in_memory_exports_too(expunge: Expunge, tmp_path: Path) -> None:
     """Export: bodies of a database in memory come as well."""
-    await fill(in_memory, tmp_path)
-    assert any(isinstance(store, MemoryStore) for store in in_memory.system.stores)
-    data, manifest = await exported(in_memory, "ann", format="jsonl")
+    await fill(expunge, tmp_path)
+    assert any(isinstance(store, MemoryStore) for store in expunge.system.stores)
+    data, manifest = await exported(expunge, "ann", format="jsonl")
     assert (counts(manifest)["bodies"], len(data) > 100_000) == (3, True)

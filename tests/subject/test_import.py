@@ -21,9 +21,12 @@ from expunge.errors import ErasureInProgress, InputError, InvalidExport, Invalid
 from expunge.model.instant import ManualClock
 from expunge.subject.export import ExportFile, reader
 from expunge.subject.export.manifest import Hashed, manifest_hash
+from tests.scopes_support import Places
 from tests.shell import Shell
 from tests.subject.kit import FORMS, counts, exported, fill, person, without_origin
 from tests.support import document, dump, episode, fact, ids, memory, purge_order
+
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
 
 
 @pytest.fixture
@@ -53,6 +56,25 @@ async def test_export_load_export_is_equal(expunge: Expunge, other: Expunge, tmp
     twice = await other.import_export(data)
     assert (twice.loaded, twice.skipped) == (0, back.loaded)
     assert without_origin((await exported(other, "ann", format=form, vectors=True))[1]) == without_origin(manifest)
+
+
+@pytest.mark.authorities("postgres")
+async def test_nothing_is_lost_over_sqlite_and_back(
+    expunge: Expunge, other: Expunge, places: Places, tmp_path: Path
+) -> None:
+    """Import: what a server gives comes into a file, and what that gives into an empty server, the same to the byte."""
+    await fill(expunge, tmp_path)
+    data, manifest = await exported(expunge, "ann", format="jsonl", vectors=True)
+    await other.import_export(data)
+    over, _ = await exported(other, "ann", format="jsonl", vectors=True)
+    with places() as db:
+        there = Settings(db=db, keys_file=tmp_path / "back.keys", objects=tmp_path / "back.objects")
+        async with Expunge(settings=there, clock=ManualClock("2026-06-01T00:00:00Z")) as back:
+            loaded = (await back.import_export(over)).loaded
+            again, said = await exported(back, "ann", format="jsonl", vectors=True)
+    assert loaded == sum((await expunge.profile("ann")).counts.values())
+    assert again.splitlines()[:-1] == data.splitlines()[:-1]  # the last line is the manifest
+    assert without_origin(said) == without_origin(manifest)
 
 
 async def test_what_comes_back_works_as_before(expunge: Expunge, other: Expunge, tmp_path: Path) -> None:
@@ -207,6 +229,7 @@ async def test_another_store_is_checked_by_its_ledger(expunge: Expunge, tmp_path
         assert not ids(await dump(strange))
 
 
+@pytest.mark.authorities("sqlite")  # the copy is one of files
 async def test_a_store_that_was_restored_from_a_copy_takes_no_later_export(expunge: Expunge, tmp_path: Path) -> None:
     """Law 4: an export that counts more erasures than its store does shows that the store is an older copy."""
     await expunge.put([episode("a", "ann"), episode("b", "bob")])
@@ -433,11 +456,12 @@ def test_a_line_in_a_zip_that_no_export_has_is_not_read_to_its_end(monkeypatch: 
         ExportFile.read(made.getvalue())
 
 
+@pytest.mark.authorities("memory", "postgres")
 @pytest.mark.parametrize("form", FORMS)
-async def test_no_byte_can_be_changed_unseen(in_memory: Expunge, form: str) -> None:
+async def test_no_byte_can_be_changed_unseen(expunge: Expunge, form: str) -> None:
     """Bad input: whichever byte of an export is another, it is refused, or says the same (in a zip's own names)."""
-    await in_memory.put([episode("e", "ann"), fact("f", "ann", sources=["e"]), document("d", "title", "ann")])
-    data, _ = await exported(in_memory, "ann", format=form)
+    await expunge.put([episode("e", "ann"), fact("f", "ann", sources=["e"]), document("d", "title", "ann")])
+    data, _ = await exported(expunge, "ann", format=form)
     whole = read_again(data)
     for at, byte in enumerate(data):
         for other in {byte ^ 1, 0x22, 0x0A} - {byte}:

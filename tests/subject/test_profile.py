@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from expunge import Expunge
 from tests.shell import Shell
 from tests.subject.kit import fill
 from tests.support import episode, fact, memory
+
+pytestmark = pytest.mark.authorities("sqlite", "postgres")
 
 
 async def test_a_profile_tells_when_by_collection_and_shows_the_newest(expunge: Expunge, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ class PostgresAuthority:
     def _attempt(self, connection: psycopg.Connection, unit: Unit[T], *, keep: bool) -> T:
         try:
             self._begin(connection, _BEGIN_WRITING)
-            result = unit(PostgresTx(connection, holds=keep))
+            result = unit(PostgresTx(connection, holds=keep, copies=not self._walled))
         except BaseException as fault:
             _take_back(connection)
             if isinstance(fault, (*REPEATED, Again)) or connection.broken:

@@ -30,10 +30,14 @@ _INSERT = re.compile(r"INSERT INTO (\w+) \(([\w, ]+)\) VALUES \((?:\?, )*\?\)")
 class PostgresTx:
     """A transaction that is already open, at READ COMMITTED: each statement sees what was committed before it."""
 
-    def __init__(self, connection: psycopg.Connection, *, holds: bool = True) -> None:
-        """Open for a unit; one of which nothing is kept need not hold anything."""
+    def __init__(self, connection: psycopg.Connection, *, holds: bool = True, copies: bool = True) -> None:
+        """Open for a unit; one of which nothing is kept need not hold anything.
+
+        ``copies`` is whether rows may be copied in: the server takes none by COPY where row-level security binds.
+        """
         self._connection = connection
         self._holds = holds
+        self._copies = copies
         self._locks = Locks(connection)
         self._has_rows = False
 
@@ -123,7 +127,7 @@ class PostgresTx:
             return
         plain = _INSERT.fullmatch(statement.postgres or statement.text)
         with self._connection.cursor() as cursor:
-            if plain is None or len(first) < _BY_COPY:
+            if plain is None or not self._copies or len(first) < _BY_COPY:
                 cursor.executemany(spelled(statement), list(chain(first, rows)))
             else:
                 _copy(cursor, plain, chain(first, rows))
