@@ -119,6 +119,9 @@ class _TimedTx:
     def numbers(self, collection: str, count: int) -> Sequence[int]:
         return self._inner.numbers(collection, count)
 
+    def uncovered(self) -> list[str]:
+        return self._inner.uncovered()
+
     def hold_rows(self, collection: str, org: str, ids: Sequence[str], *, alone: bool) -> bool:
         return self._inner.hold_rows(collection, org, ids, alone=alone)
 

@@ -80,7 +80,7 @@ async def test_a_fresh_installation_is_healthy(settings: Settings, clock: Manual
     assert list(found.versions) == ["expunge", "python", "sqlite", "apsw", "schema"]
     assert found.versions["sqlite"] == apsw.sqlite_lib_version()
     assert all(found.versions.values())
-    pragmas = {item.name.removeprefix("pragma "): item.found for item in found.findings if "pragma" in item.name}
+    pragmas = {item.name.removeprefix("setting "): item.found for item in found.findings if "setting" in item.name}
     assert pragmas["journal_mode"] == ("wal" if kind == "file" else "memory")
     assert (pragmas["synchronous"], pragmas["secure_delete"], pragmas["foreign_keys"]) == ("2", "1", "1")
     assert keys.current.id in of(found, "keys").found
@@ -121,12 +121,12 @@ async def test_a_used_installation_is_healthy(expunge: Expunge, tmp_path: Path) 
      ("temp_store", "1", "1"), ("cache_size", "-64", "-64"), ("max_page_count", "1000", "1000")],
 )  # fmt: skip
 async def test_a_pragma_that_is_not_as_wanted(expunge: Expunge, pragma: str, value: str, found: str) -> None:
-    """Design 2: every pragma is read back, and one that is not as it has to be fails."""
+    """Design 2: every setting is read back, and one that is not as it has to be fails."""
     assert isinstance(expunge.system.authority, SqliteAuthority)
     expunge.system.authority._writer.execute(f"PRAGMA {pragma} = {value}").fetchall()
     said = await examined(expunge)
     item = only(said)
-    assert (said.healthy, item.name, item.state) == (False, f"pragma {pragma}", "fail")
+    assert (said.healthy, item.name, item.state) == (False, f"setting {pragma}", "fail")
     assert item.found.startswith(f"{found} instead of ")
     assert item.next == "open the database again"
 

@@ -16,7 +16,7 @@ import pytest
 from expunge import Expunge, Settings
 from expunge.audit import verify
 from expunge.authority.orgs import ensure_org
-from expunge.authority.port import GuardKey, Tx
+from expunge.authority.port import GuardKey, Statement, Tx
 from expunge.authority.postgres.connection import options
 from expunge.authority.postgres.locks import MOST_STRIPES, Again, Locks
 from expunge.authority.postgres.place import PostgresPlace
@@ -201,6 +201,18 @@ def test_who_has_rows_comes_to_the_row_of_the_org_only_while_no_erasure_works(tw
 async def _hop(expunge: Expunge, unit: Callable[[Tx], None], *, rehearses: bool) -> None:
     authority = expunge.system.authority
     await (authority.rehearse(unit) if rehearses else authority.run(unit))
+
+
+async def test_who_has_changed_a_row_has_it(served: Settings, two: Two) -> None:
+    """What a statement changes is held, as what was asked for is: an erasure may wait for it."""
+    async with Expunge(settings=served) as expunge:
+        await expunge.put([episode("e<1>", "ann")], org=ORG)
+    two.one.locks.lead(ORG)
+    writer = PostgresTx(two.other.connection)
+    writer.settle(ORG)
+    writer.change(Statement("test.change", "UPDATE episodes SET status = status WHERE org = :org"), org=ORG)
+    with pytest.raises(Again):
+        writer.settle(ORG)
 
 
 async def test_only_an_erasure_waits_for_rows(served: Settings, two: Two) -> None:

@@ -100,6 +100,7 @@ controller = "The sailing club, 1 Quay Street"
 contact = "privacy@example.org"
 data_subjects = ["members who talk with the club's agents"]
 recipients = ["nobody"]
+transfers = []
 legal_basis = "contract with the members"
 purpose = "helping members with boats and races"
 """

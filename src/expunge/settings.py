@@ -31,7 +31,9 @@ class Processing(BaseModel):
     protection_officer: str = Field("", description="The data protection officer, where there is one.")
     data_subjects: list[str] = Field(default=[], description="The categories of people.")
     recipients: list[str] = Field(default=[], description="To whom data are disclosed.")
-    transfers: list[str] = Field(default=[], description="Third countries, with the safeguards.")
+    transfers: list[str] = Field(
+        default=[], description="Third countries, with the safeguards; `[]` says that there are none."
+    )
     security: list[str] = Field(default=[], description="Measures beside those of Expunge.")
     purpose: str = Field("", description="What data are processed for, where no collection says otherwise.")
     legal_basis: str = Field("", description="On which basis.")

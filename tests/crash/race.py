@@ -78,6 +78,7 @@ class Tally:
         self.broken += other.broken
 
 
+_POSTGRES = "/authority/postgres/"
 repeated: Counter[str] = Counter()
 """In this process: how often a unit on PostgreSQL began anew, by why."""
 
@@ -85,9 +86,8 @@ repeated: Counter[str] = Counter()
 class _CountedRepeat(postgres._Repeat):
     def __init__(self, cause: BaseException) -> None:
         super().__init__(cause)
-        where = traceback.extract_tb(cause.__traceback__)
-        names = [frame.name for frame in where if "/authority/postgres/" in frame.filename]
-        repeated[f"{type(cause).__name__} in {names[-2] if len(names) > 1 else names}"] += 1
+        frames = [frame.name for frame in traceback.extract_tb(cause.__traceback__) if _POSTGRES in frame.filename]
+        repeated[f"{type(cause).__name__} in {[name for name in frames if name[0] != '_'][-1:]}"] += 1
 
 
 def count_repeats() -> None:

@@ -184,7 +184,7 @@ def test_writers_against_erasures_in_memory(tmp_path):
 
                 try:
                     async with await open_one(batch_rows=5) as in_batches:
-                        met = await Eraser([expunge, in_batches], 11).run(erasures, look)
+                        met = await Eraser([expunge, in_batches], 11, pause_s=0.1).run(erasures, look)
                     for _ in range(200):  # until everybody has come back
                         back = [(await expunge.profile(user)).found for user in USERS]
                         if all(back):

@@ -374,8 +374,25 @@ def test_the_command_writes_what_the_name_says(tmp_path: Path) -> None:
     )
     words = shell.run("export", "ann", "-o", "ann.json").stdout.decode()
     assert ("episodes" in words, "complete" in words) == (True, True)
+    assert "nothing found on" not in words
+    assert b"nothing found on Ann in org default" in shell.run("export", "Ann", "-o", "nobody.json").stdout
     nobody = json.loads(shell.run("export", "nobody").stdout)
     assert {section["count"] for section in nobody["manifest"]["sections"].values()} == {0}
+
+
+def test_a_file_holds_the_form_that_its_name_asks_for_or_is_not_made(tmp_path: Path) -> None:
+    """Bad input: JSON in `ann.pdf` would be handed over unread; the case of an ending says nothing."""
+    shell = Shell(tmp_path)
+    (tmp_path / "in.jsonl").write_text(json.dumps(episode("e", "ann")))
+    shell.run("load", "in.jsonl")
+    refused = shell.error("export", "ann", "-o", "ann.pdf", exits=2)
+    assert ("'ann.pdf'" in refused["message"], ".zip" in refused["hint"]) == (True, True)
+    assert not (tmp_path / "ann.pdf").exists()
+    shell.run("export", "ann", "-o", "ann.ZIP")
+    assert zipfile.is_zipfile(tmp_path / "ann.ZIP")
+    for name, words in (("ann", ()), ("ann.pdf", ("--format", "json"))):
+        shell.run("export", "ann", "-o", name, *words)
+        assert json.loads((tmp_path / name).read_text())["manifest"]["complete"]
 
 
 @pytest.mark.authorities("memory")

@@ -17,6 +17,7 @@ controller = "Regatta Ltd, 1 Quay"
 contact = "privacy@example.org"
 data_subjects = ["members"]
 recipients = ["none"]
+transfers = []
 legal_basis = "contract"
 purpose = "answering members"
 purposes = { facts = "knowing | allergies" }
@@ -38,6 +39,7 @@ def test_the_record_joins_the_map_and_the_settings(tmp_path: Path) -> None:
     assert by_name["events"]["lineage"] == "goes with its episode"
     assert by_name["ledger"]["purpose"].startswith("the proof of erasure")
     shell.run("data-map", "--article-30", "-o", "record.md")
+    assert "- **Transfers to third countries**: none\n" in (tmp_path / "record.md").read_text()
     rows = [line for line in (tmp_path / "record.md").read_text().splitlines() if line.startswith("| ")]
     assert len(rows) == len(COLLECTIONS) + 2
     assert "| facts | knowing \\| allergies |" in rows[7]
@@ -51,10 +53,18 @@ async def test_what_nobody_has_said_is_named(in_memory: Expunge) -> None:
         "processing.contact",
         "processing.data_subjects",
         "processing.recipients",
+        "processing.transfers",
         "processing.legal_basis",
         "processing.purpose",
     }
     assert {item.purpose for item in said.activities[:11]} == {None}
+
+
+def test_no_transfer_is_denied_that_nobody_has_denied(tmp_path: Path) -> None:
+    """Law 16: a record that was asked for before anything was said does not say that nothing leaves the Union."""
+    shell = Shell(tmp_path)
+    shell.run("load", "-", stdin=b"")
+    assert b"- **Transfers to third countries**: not said\n" in shell.run("data-map", "--article-30").stdout
 
 
 @pytest.mark.parametrize("table", ["purposes", "retention"])

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from expunge.model.instant import Instant
 
 T = TypeVar("T")
+ONE_ORG: ContextVar[str | None] = ContextVar("one_org", default=None)
+"""The org that the operation at hand is about, where it is about one: an authority that can keeps it from all others.
+
+Each statement names its org; this is a second wall, for the case that one does not.
+"""
 Row = tuple[Any, ...]
 
 
@@ -40,28 +46,36 @@ class GuardKey:
 
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
-    """The answer of a reclaim: ``None`` when the bytes are gone, otherwise why they are not yet."""
+    """The answer of a reclaim: ``None`` when the bytes are gone, otherwise why they are not yet, and until when."""
 
     deferred: str | None = None
+    until: str = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Something of the driver that has to be as we want it, and how it was found."""
+    """Something of the driver or the server that has to be as we want it, and how it was found."""
 
     name: str
     wanted: str
     found: str
+    severity: Literal["warn", "fail"] = "fail"
+    next: str = "open the database again"
+    """What to do when it is another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What an authority says of itself: versions by name, its settings, its files, and bytes that wait to be moved."""
+    """What an authority says of itself: versions by name, its settings, its files, and what others may keep.
+
+    ``waiting_bytes`` wait in a log of ours to be moved into the file; ``None`` where the log is the server's.
+    """
 
     versions: dict[str, str]
     settings: list[Setting]
     files: list[Path]
-    waiting_bytes: int
+    waiting_bytes: int | None
+    uncovered: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +153,10 @@ class Tx(Protocol):
 
         Whether another unit may have changed them since they were read, so that they are to be read again.
         """
+        ...
+
+    def uncovered(self) -> list[str]:
+        """What the store's own settings let others keep of what was written: no erasure reaches it."""
         ...
 
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:

@@ -11,8 +11,11 @@ import typer
 from expunge.embedded import Expunge
 from expunge.settings import Settings
 
-Db = Annotated[str | None, typer.Option("--db", metavar="URL", help="Database: a path, or :memory:.")]
-Org = Annotated[str | None, typer.Option("--org", metavar="NAME", help="Org (tenant).")]
+Db = Annotated[
+    str | None,
+    typer.Option("--db", metavar="URL", help="Database: a path or sqlite:///PATH; else the setting, ./expunge.db."),
+]
+Org = Annotated[str | None, typer.Option("--org", metavar="NAME", help="Org (tenant); else the setting, default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -46,7 +49,9 @@ def with_target(function: Callable[..., int | None]) -> Callable[..., None]:
     def command(ctx: typer.Context, **given: Any) -> None:
         outer: Target = ctx.find_root().obj or Target(None, None, json=False)
         db, org, as_json = given.pop("db"), given.pop("org"), given.pop("as_json")
-        target = Target(db or outer.db, org or outer.org, json=as_json or outer.json)
+        # An empty name (of a variable that is not set, say) is one that was given: it is refused, not passed over.
+        db, org = outer.db if db is None else db, outer.org if org is None else org
+        target = Target(db, org, json=as_json or outer.json)
         raise typer.Exit(function(target, **given) or 0)
 
     _, *own = inspect.signature(function).parameters.values()

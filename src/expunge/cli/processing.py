@@ -26,12 +26,16 @@ def show_data_map(
     article_30: Annotated[
         bool, typer.Option("--article-30", help="The record of processing activities (Article 30 GDPR), as Markdown.")
     ] = False,
-    file: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write to this file.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="With --article-30: write to this file.")
+    ] = None,
 ) -> None:
     """Show every collection, what an erasure does to it, how long it is kept, and what it rests on."""
     if not article_30:
         if file is not None:
-            raise InputError("-o is for --article-30", hint="add --article-30, or leave -o out")
+            raise InputError(
+                "-o is for the record of processing", hint="add --article-30; the table as JSON goes to stdout: --json"
+            )
         if target.json:
             print_json({"collections": data_map()})
         else:
@@ -72,7 +76,10 @@ def _record(said: ArticleThirtyOutput) -> Iterator[str]:
         ("Legal basis", said.legal_basis),
         ("Data subjects", "; ".join(said.data_subjects)),
         ("Recipients", "; ".join(said.recipients)),
-        ("Transfers to third countries", "; ".join(said.transfers) or "none"),
+        (
+            "Transfers to third countries",
+            "; ".join(said.transfers) or ("" if "processing.transfers" in said.not_said else "none"),
+        ),
     ):
         if text or name not in ("Representative", "Data protection officer"):
             yield f"- **{name}**: {text or 'not said'}"

@@ -73,6 +73,11 @@ def exported(manifest: dict[str, Any], file: str) -> None:
     console = out()
     sections = manifest["sections"]
     print_counts("exported", {"records": {name: section["count"] for name, section in sections.items()}})
+    if not any(section["count"] for section in sections.values()):
+        scope = manifest["scope"]
+        console.print(
+            _nothing(scope["user_id"], scope["org"]).append(": is the id spelled as it was loaded? case counts")
+        )
     for name, section in sections.items():
         if section["truncated"]:
             console.print(Text(f"{name} was cut at its limit; the rest is not in the file", "yellow"))
@@ -83,11 +88,16 @@ def exported(manifest: dict[str, Any], file: str) -> None:
     console.print(Text.assemble(complete, f"; written: {plain(file).plain}"))
 
 
+def _nothing(user: str, org: str) -> Text:
+    """That nothing is held on a user, and where: a slip in the id or the org looks the same."""
+    return Text.assemble("nothing found on ", (plain(user).plain, "bold"), f" in org {plain(org).plain}")
+
+
 def profile(answer: ProfileOutput) -> None:
     """What is held on a user, as a page."""
     console = out()
     if not answer.found:
-        console.print(Text.assemble("nothing found on ", (plain(answer.user_id).plain, "bold")))
+        console.print(_nothing(answer.user_id, answer.org))
         return
     console.print(Text.assemble((plain(answer.user_id).plain, "bold"), f" in org {plain(answer.org).plain}"))
     console.print(f"first seen {answer.first_seen}, last seen {answer.last_seen}")
@@ -230,7 +240,7 @@ def restored(found: RestoreOutput) -> None:
 def reclaimed(answer: ReclaimOutput) -> None:
     """Whether the bytes are gone."""
     if answer.deferred:
-        out().print(Text(f"deferred: {answer.deferred}; later: expunge reclaim", "yellow"))
+        out().print(Text(f"deferred: {answer.deferred}; until: {answer.until}", "yellow"))
     else:
         out().print("the bytes of what was removed are gone")
 

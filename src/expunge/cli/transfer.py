@@ -17,6 +17,7 @@ from expunge.embedded import Expunge
 from expunge.errors import InputError
 from expunge.memory import Attached, Batch, Reading
 from expunge.model.files import new_file
+from expunge.model.ids import shown
 from expunge.model.instant import SystemClock
 from expunge.operations.transfer import CONVERSATION_BYTES, SECTION_LIMIT, ExportOutput
 from expunge.subject.export import ExportFile, is_export
@@ -63,7 +64,7 @@ def load(
                 words: dict[str, Any] = {"data": given, "ledger": known, "skip_bad": skip_bad}
                 return await expunge.call("records.import", progress=report, **words)
             if ledger is not None:
-                raise InputError("--ledger is for an export, and the file is none")
+                raise InputError("--ledger is for an export, and the file is none", hint="leave --ledger out")
             lines = _lines(given)
             values: dict[str, Any] = {"records": lines, "skip_bad": skip_bad, "attachments_from": _folder(file)}
             return await expunge.call("records.put", as_of=as_of, progress=report, **values)
@@ -99,7 +100,7 @@ def export(
         str | None, typer.Option("--namespace", metavar="N", help="Only what stands in this namespace.")
     ] = None,
     form: Annotated[
-        Form | None, typer.Option("--format", help="Default: what the name of FILE ends in, else json.")
+        Form | None, typer.Option("--format", help="Default: what the name of FILE ends in; json without an ending.")
     ] = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="Give the vectors of records too.")] = False,
     admin: Annotated[
@@ -125,7 +126,7 @@ def export(
     given = {name: value for name, value in limits.items() if value is not None}
     if not admin and (given or leave_tombstoned):
         raise InputError("limits and --without-tombstoned are for --admin", hint="add --admin, or leave them out")
-    chosen = form or (Form(out.suffix[1:]) if out is not None and out.suffix[1:] in set(Form) else Form.JSON)
+    chosen = form or _form_of(out)
     if chosen is Form.ZIP and out is None and sys.stdout.isatty():
         raise InputError("a zip is nothing for a terminal", hint="write it to a file: -o FILE")
     values: dict[str, Any] = {"user_id": user, "namespace": namespace, "format": chosen.value, "vectors": vectors}
@@ -149,6 +150,19 @@ def export(
         print_json({"written": str(out), "manifest": answer.manifest})
     else:
         show.exported(answer.manifest, str(out))
+
+
+def _form_of(out: Path | None) -> Form:
+    """The form that a file's name asks for; a name that asks for none of them shall not hold another one."""
+    if out is None:
+        return Form.JSON
+    ending = out.suffix[1:].lower()
+    if ending and ending not in set(Form):
+        raise InputError(
+            f"{shown(out.name)} ends in no form of an export",
+            hint="end the name in .json, .jsonl or .zip, or say --format",
+        )
+    return Form(ending) if ending else Form.JSON
 
 
 async def _to_stdout(pieces: AsyncIterator[bytes]) -> None:

@@ -10,6 +10,7 @@ from expunge.erasure.recount import recount, summed
 from expunge.erasure.request import Request, Status, find_request, list_due, list_requests
 from expunge.erasure.restore import restore
 from expunge.erasure.saga import Progress, Saga
+from expunge.erasure.settling import settle
 from expunge.erasure.starting import start_erasure
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "release_fence",
     "restore",
     "resume_erasure",
+    "settle",
     "start_erasure",
     "summed",
 ]

@@ -166,7 +166,7 @@ def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[dic
         lower_fence(tx, request)
     if not request.purge:
         request.restore_until = now + RESTORABLE_FOR
-    signed = append_receipts(tx, _occasion(request, system), _subjects(request, system), system.keys.signer)
+    signed = append_receipts(tx, _occasion(tx, request, system), _subjects(request, system), system.keys.signer)
     request.status, request.current_step = Status.COMPLETED, None
     request.done(Step.FINISH)
     audit_request(tx, request, system, role=role, outcome=Status.COMPLETED if request.purge else "hidden", now=now)
@@ -185,7 +185,7 @@ def follow_up(tx: Tx, *, request: Request, system: System, deferred: list[dict[s
     return found
 
 
-def _occasion(request: Request, system: System) -> Occasion:
+def _occasion(tx: Tx, request: Request, system: System) -> Occasion:
     return Occasion(
         request_id=request.id,
         batch_id=request.batch_id,
@@ -199,6 +199,7 @@ def _occasion(request: Request, system: System) -> Occasion:
         verified_at=request.verified_at or 0,
         deferred=request.deferred,
         unfenced=[store.name for store in system.stores if store.capabilities.fence == "none"],
+        uncovered=tx.uncovered(),
         external=request.external,
     )
 

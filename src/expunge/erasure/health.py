@@ -38,12 +38,17 @@ class Health:
     latest: Instant | None
 
 
+def read_deferred(tx: Tx) -> list[Named]:
+    """The erasures some of whose bytes were not reclaimed yet."""
+    return [(org, request_id) for org, request_id in tx.rows(_DEFERRED)]
+
+
 def read_health(tx: Tx, now: Instant) -> Health:
     """Look over the erasures of every org."""
     return Health(
         standing=[(org, request_id) for org, request_id in tx.rows(_STANDING)],
         unfinished=[(org, request_id, status) for org, request_id, status in tx.rows(_STOPPED)],
         due=[(request.org, request.id) for request in list_due(tx, now)],
-        deferred=[(org, request_id) for org, request_id in tx.rows(_DEFERRED)],
+        deferred=read_deferred(tx),
         latest=tx.rows(_LATEST)[0][0],
     )

@@ -123,7 +123,7 @@ async def reclaim_outside(system: System) -> list[dict[str, str]]:
     for store in system.stores:
         answer = await _within(system, store, store.reclaim())
         if answer.deferred is not None:
-            deferred.append({"store": store.name, "reason": answer.deferred, "until": "unknown"})
+            deferred.append({"store": store.name, "reason": answer.deferred, "until": answer.until})
     return deferred
 
 

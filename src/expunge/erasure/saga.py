@@ -239,7 +239,7 @@ class Saga:
         answer = await authority.reclaim()
         if answer.deferred is None:
             return []
-        return [{"store": authority.name, "reason": answer.deferred, "until": "unknown"}]
+        return [{"store": authority.name, "reason": answer.deferred, "until": answer.until}]
 
     async def _count(self) -> None:
         """Census on a connection of its own; then the scope is forgotten, or hidden, or it has failed (law 7)."""
@@ -280,12 +280,18 @@ class Saga:
             await self._sweep_outside()
         if not self._request.deferred:
             return
-        deferred = [*await reclaim_outside(self._system), *await self._reclaim()]
+        deferred = [*await reclaim_outside(self._system), *await self._still_deferred()]
         if deferred == self._request.deferred:
             return
         unit = partial(follow_up, request=self._request, system=self._system, deferred=deferred)
         self._request = await self._system.authority.run(unit)
         self.receipts = None
+
+    async def _still_deferred(self) -> list[dict[str, str]]:
+        """What waited in the authority, if it still does: with the reason that was signed for last."""
+        name = self._system.authority.name
+        waited = [item for item in self._request.deferred if item["store"] == name]
+        return waited if waited and await self._reclaim() else []
 
 
 def _take_back_page(tx: Tx, request: Request, *, size: int) -> bool:

@@ -62,17 +62,20 @@ async def examine(system: System, _call: Call, _given: NoInput) -> DoctorOutput:
         healthy=all(finding.state != "fail" for finding in findings),
         versions=versions | seen.versions,
         findings=findings,
-        not_covered=[*NOT_COVERED, *_ALSO_NOT_COVERED],
+        not_covered=[*NOT_COVERED, *seen.uncovered, *_ALSO_NOT_COVERED],
     )
 
 
 def _of_settings(seen: Examined) -> Iterator[Finding]:
     for setting in seen.settings:
+        name = f"setting {setting.name}"
         if setting.wanted == setting.found:
-            yield Finding(name=f"pragma {setting.name}", state="ok", found=setting.found)
+            yield Finding(name=name, state="ok", found=setting.found)
         else:
             found = f"{setting.found} instead of {setting.wanted}"
-            yield Finding(name=f"pragma {setting.name}", state="fail", found=found, next="open the database again")
+            yield Finding(name=name, state=setting.severity, found=found, next=setting.next)
+    if seen.waiting_bytes is None:
+        return
     is_long = seen.waiting_bytes > _LONG_WAL_BYTES
     yield Finding(
         name="write-ahead log",

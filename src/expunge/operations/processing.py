@@ -92,6 +92,8 @@ async def article_30(system: System, _call: Call, _given: NoInput) -> ArticleThi
     _refuse_unknown(said)
     needed = ("controller", "contact", "data_subjects", "recipients", "legal_basis")
     missing = [f"processing.{name}" for name in needed if not getattr(said, name)]
+    if "transfers" not in said.model_fields_set:  # that there are none is for the controller to say
+        missing.append("processing.transfers")
     without = [kind.name for kind in RECORDS if _purpose(kind, said) is None]
     return ArticleThirtyOutput(
         controller=said.controller,

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from expunge.authority.port import ONE_ORG
 from expunge.erasure import Progress
 from expunge.erasure.saga import silent
 from expunge.errors import Abandoned, AuthInsufficient, InputError, Refused, RunnerSuperseded
@@ -226,15 +227,22 @@ async def _perform(
     except ValidationError as fault:
         first = fault.errors()[0]
         where = ".".join(shown(part) if isinstance(part, str) else str(part) for part in first["loc"])
-        raise InputError(f"{operation.name}: {where or 'input'}: {first['msg'].lower()}") from None
+        said = first["msg"][:1].lower() + first["msg"][1:]
+        raise InputError(
+            f"{operation.name}: {where or 'input'}: {said}",
+            hint=f"what {operation.name} takes stands in docs/reference/operations.md",
+        ) from None
     if as_of is not None and not _are_counters(as_of):
         raise InputError("as_of does not hold counters", hint="take it with as_of() when the work begins")
     if as_of is None:
         own = None if operation.writes_any_org else getattr(given, "org", None)
         as_of = await system.as_of(own) if operation.writes_records else {}
     call = Call(actor, as_of, progress)
+    about = ONE_ORG.set(None if operation.writes_any_org else getattr(given, "org", None))
     try:
         return await operation.handler(system, call, given)
     except KeysRotated:
         system.read_keys_again()
         return await operation.handler(system, call, given)
+    finally:
+        ONE_ORG.reset(about)

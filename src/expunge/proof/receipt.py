@@ -47,6 +47,8 @@ class Occasion:
     verified_at: Instant
     deferred: list[dict[str, str]] = field(default_factory=list)
     unfenced: list[str] = field(default_factory=list)
+    uncovered: list[str] = field(default_factory=list)
+    """What the authority's own settings let others keep."""
     external: bool = True
 
 
@@ -79,7 +81,7 @@ def said_by(occasion: Occasion, subjects: Iterable[Subject]) -> Iterator[dict[st
         "deferred": occasion.deferred,
         "unfenced": occasion.unfenced,
         "not_configured": [],
-        "not_covered": [*NOT_COVERED, *(() if occasion.external else (EXTERNAL_LEFT_OUT,))],
+        "not_covered": [*NOT_COVERED, *occasion.uncovered, *(() if occasion.external else (EXTERNAL_LEFT_OUT,))],
     }
     for subject in subjects:
         scope = {"type": subject.scope_type, "pseudonyms": subject.pseudonyms, "key_id": occasion.pseudonym_key_id}

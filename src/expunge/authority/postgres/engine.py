@@ -7,32 +7,34 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import psycopg
+from psycopg import sql
 from psycopg_pool import ConnectionPool
 
-from expunge.authority.port import AtHand, Examined, Inspected, KeptFile, Reclaimed, Tx, Unit
+from expunge.authority.port import ONE_ORG, AtHand, Examined, Inspected, KeptFile, Reclaimed, Tx, Unit
+from expunge.authority.postgres.compacting import DEFERRED, compact
 from expunge.authority.postgres.connection import REPEATED, faults, options, prepare
 from expunge.authority.postgres.examine import examine
 from expunge.authority.postgres.locks import Again
 from expunge.authority.postgres.migrate import migrate
-from expunge.authority.postgres.place import SCHEMA, PostgresPlace
+from expunge.authority.postgres.place import PostgresPlace
 from expunge.authority.postgres.transaction import PostgresTx
 from expunge.errors import DatabaseAway
 
 T = TypeVar("T")
 
-_BEGIN = "BEGIN"
+_BEGIN_WRITING = "BEGIN"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_KEPT_TO_ONE = "{}; SET LOCAL expunge.org = {}"
+_WALLED = "SELECT row_security_active('sessions')"
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 _FEWEST_ATTEMPTS = 3
 """A unit may take longer than anybody waits for a lock; that others were in its way once does not end it."""
-_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
-_LOGGED = "the server's write-ahead log keeps what was written until it recycles its files"
-_DEFERRED = "dead rows wait for a vacuum, index pages for their rebuilding, and the log for its recycling"
 
 
 class _Units(Protocol):
@@ -58,6 +60,7 @@ class PostgresAuthority:
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="expunge-postgres")
         self._pool = self._a_pool(connections, "units")
         self._apart = self._a_pool(1, "census")
+        self._walled = False
 
     def _a_pool(self, connections: int, name: str) -> ConnectionPool:
         asked = options(self.place, lock_timeout_s=self._busy_timeout_s)
@@ -117,17 +120,16 @@ class PostgresAuthority:
         return await self._hop(lambda: work(_Here(run=self._write, read_apart=self._count)))
 
     async def reclaim(self) -> Reclaimed:
-        """Say that the bytes are not gone yet: a vacuum costs the whole table, whatever an erasure removed of it."""
-        return Reclaimed(deferred=_DEFERRED)
+        """Say that the bytes are not gone yet, and what makes them go."""
+        return DEFERRED
 
     async def compact(self) -> Reclaimed:
-        """Vacuum every table and rebuild its indexes; the write-ahead log is the server's to recycle."""
-        await self._hop(self._compact)
-        return Reclaimed(deferred=_LOGGED)
+        """Vacuum every table and build its indexes anew; what is left in the server's log is said."""
+        return await self._hop(self._compact)
 
     async def examine(self) -> Examined:
         """Look at the server and its settings."""
-        return await self._hop(lambda: self._read(self._pool, examine))
+        return await self._hop(self._examine)
 
     async def inspect(self, work: Callable[[Tx, Sequence[KeptFile]], T]) -> Inspected[T]:
         """Run a unit that reads; the files are the server's, and are not opened from here."""
@@ -140,12 +142,14 @@ class PostgresAuthority:
             await asyncio.to_thread(pool.close)
 
     async def _hop(self, job: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, job)
+        here = copy_context()  # the thread has to know which org the operation is about
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: here.run(job))
 
     def _open(self, *, create: bool) -> None:
         asked = options(self.place, lock_timeout_s=self._busy_timeout_s)
         with faults(self.place), psycopg.connect(**asked) as connection:
             migrate(connection, self.place, create=create)
+            ((self._walled,),) = connection.execute(_WALLED).fetchall()
         self._pool.open()
         self._apart.open()
 
@@ -167,8 +171,8 @@ class PostgresAuthority:
 
     def _attempt(self, connection: psycopg.Connection, unit: Unit[T], *, keep: bool) -> T:
         try:
-            connection.execute(_BEGIN)
-            result = unit(PostgresTx(connection, holds=keep))
+            self._begin(connection, _BEGIN_WRITING)
+            result = unit(PostgresTx(connection, holds=keep, copies=not self._walled))
         except BaseException as fault:
             _take_back(connection)
             if isinstance(fault, (*REPEATED, Again)) or connection.broken:
@@ -185,17 +189,25 @@ class PostgresAuthority:
             ) from fault
         return result
 
-    def _compact(self) -> None:
+    def _begin(self, connection: psycopg.Connection, text: str) -> None:
+        """Begin, in one go with what keeps the transaction to one org where row-level security binds this role."""
+        org = ONE_ORG.get() if self._walled else None
+        if org is None:
+            connection.execute(text.encode())
+        else:
+            connection.execute(sql.SQL(_KEPT_TO_ONE).format(sql.SQL(text), sql.Literal(org)))
+
+    def _compact(self) -> Reclaimed:
         with faults(self.place), self._apart.connection() as connection:
-            tables = [name for (name,) in connection.execute(_TABLES, (SCHEMA,)).fetchall()]
-            for name in tables:
-                connection.execute(f"VACUUM (INDEX_CLEANUP ON) {SCHEMA}.{name}")
-                connection.execute(f"REINDEX TABLE CONCURRENTLY {SCHEMA}.{name}")
-            connection.execute("CHECKPOINT")
+            return compact(connection)
+
+    def _examine(self) -> Examined:
+        with faults(self.place), self._pool.connection() as connection:
+            return examine(connection)
 
     def _read(self, pool: ConnectionPool, unit: Unit[T]) -> T:
         with faults(self.place), pool.connection() as connection:
-            connection.execute(_BEGIN_READING)
+            self._begin(connection, _BEGIN_READING)
             try:
                 return unit(PostgresTx(connection, holds=False))
             finally:

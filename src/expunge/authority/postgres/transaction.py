@@ -12,6 +12,7 @@ from psycopg import errors
 
 from expunge.authority.fences import fences_of, refuse, values_of
 from expunge.authority.port import GuardKey, Row, Statement
+from expunge.authority.postgres.examine import uncovered
 from expunge.authority.postgres.locks import Again, Locks
 from expunge.authority.postgres.spelling import spelled
 
@@ -22,16 +23,21 @@ _SOME_FENCE = Statement(
 )
 _BY_COPY = 20
 """From so many rows on they are copied in; fewer are inserted one by one, in one go to the server."""
+_HOLD_ROWS, _OF_ORGS = ("UPDATE", "DELETE"), "orgs."
 _INSERT = re.compile(r"INSERT INTO (\w+) \(([\w, ]+)\) VALUES \((?:\?, )*\?\)")
 
 
 class PostgresTx:
     """A transaction that is already open, at READ COMMITTED: each statement sees what was committed before it."""
 
-    def __init__(self, connection: psycopg.Connection, *, holds: bool = True) -> None:
-        """Open for a unit; one of which nothing is kept need not hold anything."""
+    def __init__(self, connection: psycopg.Connection, *, holds: bool = True, copies: bool = True) -> None:
+        """Open for a unit; one of which nothing is kept need not hold anything.
+
+        ``copies`` is whether rows may be copied in: the server takes none by COPY where row-level security binds.
+        """
         self._connection = connection
         self._holds = holds
+        self._copies = copies
         self._locks = Locks(connection)
         self._has_rows = False
 
@@ -95,13 +101,23 @@ class PostgresTx:
         self._has_rows = True
         return True
 
+    def uncovered(self) -> list[str]:
+        """Logs, archives and standbys, as the server's settings have them."""
+        return uncovered(self._connection)
+
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:
         """All rows of a statement."""
-        return self._connection.execute(spelled(statement), values).fetchall()
+        return self._run(statement, values).fetchall()
 
     def change(self, statement: Statement, /, **values: Any) -> int:
         """Run a statement that changes rows; how many it changed."""
-        return self._connection.execute(spelled(statement), values).rowcount
+        return self._run(statement, values).rowcount
+
+    def _run(self, statement: Statement, values: Mapping[str, Any]) -> psycopg.Cursor:
+        text = spelled(statement)
+        if text.startswith(_HOLD_ROWS) and not statement.name.startswith(_OF_ORGS):
+            self._has_rows = True
+        return self._connection.execute(text, values)
 
     def change_many(self, statement: Statement, values: Iterable[Mapping[str, Any] | Sequence[Any]], /) -> None:
         """Run a statement once for each set of values; many plain inserts are copied in."""
@@ -111,7 +127,7 @@ class PostgresTx:
             return
         plain = _INSERT.fullmatch(statement.postgres or statement.text)
         with self._connection.cursor() as cursor:
-            if plain is None or len(first) < _BY_COPY:
+            if plain is None or not self._copies or len(first) < _BY_COPY:
                 cursor.executemany(spelled(statement), list(chain(first, rows)))
             else:
                 _copy(cursor, plain, chain(first, rows))

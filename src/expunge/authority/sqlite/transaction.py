@@ -51,6 +51,10 @@ class SqliteTx:
         """Nothing: no other unit writes, so what was read is as it was."""
         return False
 
+    def uncovered(self) -> list[str]:
+        """Nothing: the files are what there is."""
+        return []
+
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:
         """All rows of a statement."""
         return self._connection.execute(spelled(statement.text), values).fetchall()

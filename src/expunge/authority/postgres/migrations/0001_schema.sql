@@ -573,7 +573,7 @@ RETURN CASE WHEN value = trunc(value) THEN value::text || '.0' ELSE regexp_repla
 
 -- The views are for other programs: a column that stands here keeps its name and its meaning. '-' means nobody. Times
 -- sort as text.
-CREATE VIEW sql_v1_memories AS
+CREATE VIEW sql_v1_memories WITH (security_invoker = true) AS
 SELECT r.org, r.user_id, r.namespace, r.agent, r.session_id, r.id, r.key, r.version, r.value, r.memory_type,
     instant(r.created_at) COLLATE "C" AS created_at, instant(r.recorded_at) COLLATE "C" AS recorded_at,
     instant(r.updated_at) COLLATE "C" AS updated_at, instant(r.expires_at) COLLATE "C" AS expires_at
@@ -584,7 +584,7 @@ WHERE r.marked = 0 AND r.state = 'live' AND NOT EXISTS (
         AND n.agent = r.agent AND n.session_id = r.session_id AND n.marked = 0
         AND (n.updated_at, n.version) > (r.updated_at, r.version));
 
-CREATE VIEW sql_v1_memory_history AS
+CREATE VIEW sql_v1_memory_history WITH (security_invoker = true) AS
 SELECT r.org, r.user_id, r.namespace, r.agent, r.session_id, r.id, r.key, r.version, r.value, r.memory_type, r.state,
     (r.marked <> 0)::int AS hidden,
     instant(r.created_at) COLLATE "C" AS created_at, instant(r.recorded_at) COLLATE "C" AS recorded_at,
@@ -592,7 +592,7 @@ SELECT r.org, r.user_id, r.namespace, r.agent, r.session_id, r.id, r.key, r.vers
 FROM memories r;
 
 -- An entry of a transcript that names no user belongs to that of its episode.
-CREATE VIEW sql_v1_conversations AS
+CREATE VIEW sql_v1_conversations WITH (security_invoker = true) AS
 SELECT r.org, r.user_id, r.namespace, r.agent, r.session_id, r.id AS episode, r.id, 'episode' COLLATE "C" AS kind,
     0::bigint AS position, r.input, r.output, NULL::text COLLATE "C" AS content,
     instant(r.occurred_at) COLLATE "C" AS occurred_at, instant(r.recorded_at) COLLATE "C" AS recorded_at
@@ -607,3 +607,20 @@ SELECT e.org, e.user_id, e.namespace, e.agent, e.session_id, r.episode, r.id, co
     coalesce(r.position, 0) + 1, NULL, NULL, r.content,
     instant(e.occurred_at) COLLATE "C", instant(r.recorded_at) COLLATE "C"
 FROM episodes e JOIN events r ON r.org = e.org AND r.episode = e.id WHERE r.marked = 0 AND r.user_id = '-';
+
+-- A second wall between orgs, beside the org that each statement names: a transaction that says which org it is about
+-- sees no other. One that says none (recovery, the operator's own) sees all. It binds the owner too, and no superuser.
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOR name IN
+        SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+        WHERE c.relnamespace = current_schema::regnamespace AND c.relkind = 'r' AND a.attname = 'org'
+    LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format(
+            'CREATE POLICY one_org ON %I USING (coalesce(nullif(current_setting(''expunge.org'', true), ''''), org) = org)',
+            name);
+    END LOOP;
+END $$;

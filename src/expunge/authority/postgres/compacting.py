@@ -1,0 +1,90 @@
+"""Making the bytes of removed rows go from a server's files: vacuum, new indexes, and a log that has moved on.
+
+Measured on PostgreSQL 18: a vacuum overwrites removed rows in tables and in what is kept beside them (TOAST), and
+leaves their keys in the pages of btree and GIN indexes until those are built anew. The write-ahead log has all of it
+until its files are removed, or used again and written over.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import psycopg
+from psycopg import errors, sql
+
+from expunge.authority.port import Reclaimed
+from expunge.authority.postgres.place import SCHEMA
+
+DEFERRED = Reclaimed(
+    "removed rows wait for a vacuum and their keys for new indexes; the write-ahead log still has them",
+    "expunge reclaim",
+)
+"""What an erasure says: to do it each time would cost the whole of every table, whatever was removed of it."""
+_TABLES = "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = 'r' ORDER BY relname"
+_OURS = """SELECT bool_and(pg_has_role(relowner, 'USAGE')) FROM pg_class
+    WHERE relnamespace = %s::regnamespace AND relkind = 'r'"""
+_DEAD = "SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_all_tables WHERE schemaname = %s OR relid IN ({})"
+_TOAST = "SELECT reltoastrelid FROM pg_class WHERE relnamespace = %s::regnamespace AND reltoastrelid <> 0"
+_HALF_BUILT = """SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+    WHERE c.relnamespace = %s::regnamespace AND NOT i.indisvalid AND c.relname ~ '_cc(new|old)\\d*$'"""
+_HERE = "SELECT pg_walfile_name(pg_current_wal_insert_lsn())"
+_RECYCLED = "SELECT current_setting('wal_recycle') = 'on'"
+_OLDEST_LOG = "SELECT min(substr(name, 9)) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}$'"
+
+
+def compact(connection: psycopg.Connection) -> Reclaimed:
+    """Vacuum every table of ours, build its indexes anew, and let the log move on as far as the role may.
+
+    The answer is read from the server and not taken for granted: rows that somebody can still see stay, and a role
+    that does not own the tables can do neither.
+    """
+    if not connection.execute(_OURS, (SCHEMA,)).fetchall()[0][0]:
+        return Reclaimed("this role does not own the tables, so it can neither vacuum them nor build new indexes",
+                         "their owner runs expunge reclaim")  # fmt: skip
+    ((here,),) = connection.execute(_HERE).fetchall()
+    try:
+        _vacuum(connection)
+    except (errors.LockNotAvailable, errors.DeadlockDetected):
+        return Reclaimed("somebody works on a table for long, so not every index was built anew", "expunge reclaim")
+    if _dead(connection):
+        return Reclaimed("somebody reads an older state, or changes rows meanwhile, so removed rows stay",
+                         "expunge reclaim")  # fmt: skip
+    return Reclaimed() if _log_has_gone(connection, here) else Reclaimed(
+        "the server's write-ahead log keeps what was written until its files are removed or written over",
+        "its files as of now are gone (with wal_recycle off: at a checkpoint in a later file), and expunge reclaim",
+    )  # fmt: skip
+
+
+def _vacuum(connection: psycopg.Connection) -> None:
+    _drop_half_built(connection)
+    for (name,) in connection.execute(_TABLES, (SCHEMA,)).fetchall():
+        table = sql.Identifier(SCHEMA, name)
+        connection.execute(sql.SQL("VACUUM (INDEX_CLEANUP ON) {}").format(table))
+        connection.execute(sql.SQL("REINDEX TABLE CONCURRENTLY {}").format(table))
+
+
+def _drop_half_built(connection: psycopg.Connection) -> None:
+    """What an attempt that was broken off has left: it would be kept up with every write, and never be used."""
+    for (name,) in connection.execute(_HALF_BUILT, (SCHEMA,)).fetchall():
+        connection.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(SCHEMA, name)))
+
+
+def _dead(connection: psycopg.Connection) -> int:
+    """Rows that the vacuum has had to leave, by the server's own count."""
+    ((dead,),) = connection.execute(_DEAD.format(_TOAST), (SCHEMA, SCHEMA)).fetchall()
+    return int(dead)
+
+
+def _log_has_gone(connection: psycopg.Connection, here: str) -> bool:
+    """Whether every file of the log is younger than the one that was written when we began.
+
+    Files that the server uses again hold old bytes under new names, so with them nobody can tell.
+    """
+    for step in ("SELECT pg_switch_wal()", "CHECKPOINT"):
+        with suppress(errors.InsufficientPrivilege):  # the server takes these steps by itself in time
+            connection.execute(step)
+    with suppress(errors.InsufficientPrivilege):  # who may not look cannot tell
+        if not connection.execute(_RECYCLED).fetchall()[0][0]:
+            ((oldest,),) = connection.execute(_OLDEST_LOG).fetchall()
+            return str(oldest) > here[8:]
+    return False
