@@ -60,11 +60,14 @@ BY_IDENTITY = {
 }
 
 _ORPHAN = """
-    AND NOT EXISTS (SELECT 1 FROM episodes r WHERE {number} % 8 = 1 AND r.rid = {number} / 8)
-    AND NOT EXISTS (SELECT 1 FROM memories r WHERE {number} % 8 = 2 AND r.rid = {number} / 8)
-    AND NOT EXISTS (SELECT 1 FROM facts r WHERE {number} % 8 = 3 AND r.rid = {number} / 8)
-    AND NOT EXISTS (SELECT 1 FROM chunks r WHERE {number} % 8 = 4 AND r.rid = {number} / 8)
+    AND CASE {number} % 8
+        WHEN 1 THEN (SELECT 1 FROM episodes r WHERE r.rid = {number} / 8)
+        WHEN 2 THEN (SELECT 1 FROM memories r WHERE r.rid = {number} / 8)
+        WHEN 3 THEN (SELECT 1 FROM facts r WHERE r.rid = {number} / 8)
+        WHEN 4 THEN (SELECT 1 FROM chunks r WHERE r.rid = {number} / 8)
+    END IS NULL
 """
+"""Looked up for each entry: as conditions of a join, a planner that expects many entries reads all four tables."""
 SEARCH = f"""
     SELECT t.key, 'search', count(*) FROM each_text(:owned) t CROSS JOIN search c
     WHERE c.search MATCH 'owner : (' || t.value || ')'{_ORPHAN.format(number="c.rowid")} GROUP BY t.key
