@@ -122,9 +122,7 @@ async def test_the_server_keeps_a_statement_without_an_org_to_one(walled: Expung
     """Issue 6: where the role allows it, row-level security is a second wall, for reads, changes and deletes."""
     counted = {table: dict(await ask(walled, f"SELECT org, count(*) FROM {table} GROUP BY org")) for table in OWNED}
     filled = [table for table in OWNED if counted[table].keys() >= {OURS, THEIRS}]
-    assert {"episodes", "memories", "facts", "requests", "fences", "ledger", "audit", "vectors"} <= set(
-        filled
-    )
+    assert {"episodes", "memories", "facts", "requests", "fences", "ledger", "audit", "vectors"} <= set(filled)
     about = ONE_ORG.set(OURS)
     try:
         for table in filled:
