@@ -126,9 +126,9 @@ def synthetic(chance: random.Random, count: int = _SENTENCES) -> list[str]:
 class Index:
     """What the index knows of records, by the product's own hashes and embedder: used as libraries, in every floor."""
 
-    def __init__(self, folder: Path, *, noise: bool = False) -> None:
+    def __init__(self, folder: Path, *, noise: bool = False, keys: str = KEYS) -> None:
         self._noise = np.random.default_rng(1) if noise else None
-        self.words = Words(load_key_file(folder / KEYS).pseudonym_keys[0].secret)
+        self.words = Words(load_key_file(folder / keys).pseudonym_keys[0].secret)
         self._embedder = HashingEmbedder()
         self._owners: dict[tuple[str, ...], str] = {}
 

@@ -78,8 +78,10 @@ def installed() -> Path:
 class Server:
     """A server on a folder of its own, as an unprivileged user where we are root: PostgreSQL refuses to run as root."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **settings: str) -> None:
+        """Not started yet. What is set here goes before what suits a test."""
         self.folder = folder
+        self._settings = _SETTINGS | settings
         self.url = f"postgresql://postgres@/postgres?host={folder}/socket"
         self._binaries = installed()
         self._process: subprocess.Popen[bytes] | None = None
@@ -99,7 +101,7 @@ class Server:
             os.chown(self.folder / name, self._owner, -1)
         data = str(self.folder / "data")
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-        settings = {"unix_socket_directories": str(self.folder / "socket"), **_SETTINGS}
+        settings = {"unix_socket_directories": str(self.folder / "socket"), **self._settings}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
             command = [str(self._binaries / "bin/postgres"), "-D", data, *options]
