@@ -119,6 +119,9 @@ class _TimedTx:
     def numbers(self, collection: str, count: int) -> Sequence[int]:
         return self._inner.numbers(collection, count)
 
+    def send(self, statement: Statement, /, **values: Any) -> None:
+        self.change(statement, **values)
+
     def uncovered(self) -> list[str]:
         return self._inner.uncovered()
 

@@ -25,6 +25,7 @@ from expunge.erasure.preview import _rehearse
 from expunge.errors import DatabaseBusy, UnknownRun
 from expunge.memory.jobs import take_job
 from tests.agents.kit import read
+from tests.pg.at_once import AtOnce
 from tests.support import episode, memory, purge_order
 
 pytestmark = pytest.mark.timeout(60)
@@ -51,7 +52,7 @@ class Unit:
     def __init__(self, url: str) -> None:
         self.connection = psycopg.connect(**options(PostgresPlace.parse(url), lock_timeout_s=PATIENCE_S))
         self.connection.execute("BEGIN")
-        self.locks = Locks(self.connection)
+        self.locks = Locks(AtOnce(self.connection))
         self._thread = ThreadPoolExecutor(1)
 
     def begin(self, call: Callable[..., Any], *given: Any, **named: Any) -> Future[Any]:
@@ -126,7 +127,7 @@ def test_a_seal_waits_for_who_writes_into_its_scope_and_for_nobody_else(two: Two
     assert two.waits(two.other, sealing) is meets
     two.one.end()
     sealing.result(PATIENCE_S)
-    entering = two.one.begin(Locks(two.one.connection).enter, [key(**WRITER)])
+    entering = two.one.begin(Locks(AtOnce(two.one.connection)).enter, [key(**WRITER)])
     assert two.waits(two.one, entering) is meets
     two.other.end()
     entering.result(PATIENCE_S)
@@ -208,7 +209,7 @@ async def test_who_has_changed_a_row_has_it(served: Settings, two: Two) -> None:
     async with Expunge(settings=served) as expunge:
         await expunge.put([episode("e<1>", "ann")], org=ORG)
     two.one.locks.lead(ORG)
-    writer = PostgresTx(two.other.connection)
+    writer = PostgresTx(AtOnce(two.other.connection))
     writer.settle(ORG)
     writer.change(Statement("test.change", "UPDATE episodes SET status = status WHERE org = :org"), org=ORG)
     with pytest.raises(Again):
@@ -219,8 +220,8 @@ async def test_only_an_erasure_waits_for_rows(served: Settings, two: Two) -> Non
     """A writer holds scopes and names that an erasure may wait for: where a row is taken, it begins anew."""
     async with Expunge(settings=served) as expunge:
         await expunge.put([episode("e<1>", "ann")], org=ORG)
-    PostgresTx(two.one.connection).hold_rows("episodes", ORG, ["e<1>"], alone=True)
-    writer, eraser = PostgresTx(two.other.connection), PostgresTx(two.other.connection)
+    PostgresTx(AtOnce(two.one.connection)).hold_rows("episodes", ORG, ["e<1>"], alone=True)
+    writer, eraser = PostgresTx(AtOnce(two.other.connection)), PostgresTx(AtOnce(two.other.connection))
     with pytest.raises(Again):
         writer.hold_rows("episodes", ORG, ["e<1>"], alone=False)
     two.other.end()
@@ -281,7 +282,7 @@ async def test_a_writer_does_not_wait_for_who_changes_the_row_of_its_org(served:
         await expunge.put([episode("e<1>", "ann")], org=ORG)
 
         def raises(tx: Tx) -> None:
-            tx._connection.execute("UPDATE orgs SET seq = seq WHERE org = 'acme'")  # type: ignore[attr-defined]
+            tx._sending.connection.execute("UPDATE orgs SET seq = seq WHERE org = 'acme'")  # type: ignore[attr-defined]
 
         def writes(tx: Tx) -> None:
             ensure_org(tx, ORG)
@@ -357,7 +358,7 @@ async def test_a_run_does_not_end_in_what_an_erasure_has_taken_meanwhile(served:
 
         def takes(tx: Tx) -> None:
             tx.lead(ORG)
-            tx._connection.execute("UPDATE episodes SET marked = 1 WHERE org = 'acme'")  # type: ignore[attr-defined]
+            tx._sending.connection.execute("UPDATE episodes SET marked = 1 WHERE org = 'acme'")  # type: ignore[attr-defined]
 
         with inside(other, takes):
             given = {"org": ORG, "user_id": "ann", "run_id": run.run_id, "output": "answered", "status": "completed"}

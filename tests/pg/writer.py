@@ -21,6 +21,7 @@ from expunge.memory.prepare import prepare as prepare_entries
 from expunge.memory.put import Unit, put_records
 from expunge.operations.records import reading_of
 from expunge.system import System
+from tests.pg.at_once import AtOnce
 
 PATIENCE_S = 20.0
 Point = Literal["guarded", "sources guarded", "rows held"]
@@ -32,7 +33,7 @@ class Standing(PostgresTx):
     begin = "BEGIN"
 
     def __init__(self, connection: psycopg.Connection, at: Point) -> None:
-        super().__init__(connection)
+        super().__init__(AtOnce(connection))
         self._at, self._guards = at, 0
         self.stands, self.goes_on = threading.Event(), threading.Event()
 

@@ -45,9 +45,9 @@ def adopt(tx: Tx, keys: KeyRing) -> None:
     for (org,) in tx.rows(_ORGS):
         if audit_head(tx, org)[0] == _FIRST:
             _adopt_org(tx, keys, org)
-    tx.change(_DROP)
+    tx.send(_DROP)
     for rid, org, actor, key_id in tx.rows(_ACTORS):
-        tx.change(_RENAME, rid=rid, actor=keys.pseudonym_key(key_id).pseudonym(org, "actor", actor))
+        tx.send(_RENAME, rid=rid, actor=keys.pseudonym_key(key_id).pseudonym(org, "actor", actor))
 
 
 def _adopt_org(tx: Tx, keys: KeyRing, org: str) -> None:

@@ -80,7 +80,7 @@ def record(tx: Tx, keys: KeyRing, entry: Entry) -> None:
     length, previous, seq, filed = rows[0] if rows else (0, None, 0, 0)
     n, body = length + 1, canonical_plain(_body(entry, key.id, actor, requester)).decode()
     mac = link(chain_secret(key), (chain_of(org), n, key.id), previous or START, body)
-    tx.change(_APPEND, org=org, n=n, key_id=key.id, body=body, mac=mac)
+    tx.send(_APPEND, org=org, n=n, key_id=key.id, body=body, mac=mac)
     set_audit_head(tx, org, n, mac)
     names = [Name(str(actor), "actor", entry.actor)] if entry.actor and not filed else []
     if entry.requester is not None:

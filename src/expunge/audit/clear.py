@@ -55,7 +55,7 @@ def file_names(
         whose = keys.matches(org, (NOBODY, NOBODY, item.name, NOBODY))
         if _was_erased(tx, GuardKey(org, whose, at), seq if as_of is None else as_of):
             continue
-        tx.change(
+        tx.send(
             _FILE,
             pseudonym=item.pseudonym,
             key_id=keys.current.id,
@@ -86,9 +86,9 @@ def names_in(tx: Tx, org: str) -> list[str]:
 
 def remove_named(tx: Tx, org: str, names: Sequence[str]) -> None:
     """Remove these names, as whatever they are filed; the chain stays as it is."""
-    tx.change(_REMOVE, org=org, names=json.dumps(list(names), ensure_ascii=False))
+    tx.send(_REMOVE, org=org, names=json.dumps(list(names), ensure_ascii=False))
 
 
 def remove_all(tx: Tx, org: str) -> None:
     """Remove every name of an org."""
-    tx.change(_REMOVE_ALL, org=org)
+    tx.send(_REMOVE_ALL, org=org)

@@ -167,6 +167,10 @@ class Tx(Protocol):
         """Run a statement that changes rows; how many it changed."""
         ...
 
+    def send(self, statement: Statement, /, **values: Any) -> None:
+        """Run a statement that changes rows, when nobody asks how many. Where it fails, that may show later."""
+        ...
+
     def change_many(self, statement: Statement, values: Iterable[Mapping[str, Any] | Sequence[Any]], /) -> None:
         """Run a statement once for each set of values."""
         ...

@@ -98,7 +98,7 @@ def refuse_plan(tx: Tx, request: Request, system: System, *, role: str, reason: 
 
 def forget(tx: Tx, request: Request) -> None:
     """Empty the clear scope and the marks: from here on the request knows its subjects by pseudonym alone."""
-    tx.change(DROP_MARKS, request=request.rid)
+    tx.send(DROP_MARKS, request=request.rid)
     drop_requester(tx, request)
     drop_requesters(tx, request)
     gone = () if request.scope is None else request.scope.targets
@@ -142,7 +142,7 @@ def _give_way(tx: Tx, other: Request, request: Request) -> None:
     drop_requester(tx, other)
     other.scope = None
     if not tx.rows(MARKED_THERE, request=other.rid)[0][0]:
-        tx.change(DROP_MARKS, request=other.rid)
+        tx.send(DROP_MARKS, request=other.rid)
         other.status, other.failure_reason = Status.ABANDONED, f"its subjects went by {request.id}"
     save(tx, other, was=was, now=request.updated_at)
 

@@ -55,7 +55,7 @@ def lower_fence(tx: Tx, request: Request) -> None:
     if request.lowered_seq is not None:
         return
     request.lowered_seq = next_seq(tx, request.org)
-    tx.change(_LOWER, request_id=request.id, seq=request.lowered_seq)
+    tx.send(_LOWER, request_id=request.id, seq=request.lowered_seq)
 
 
 def _row(request: Request, position: int, pseudonyms: dict[str, str]) -> dict[str, Any]:

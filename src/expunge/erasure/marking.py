@@ -120,7 +120,7 @@ class Marking:
         values = {"request": self._request, "targets": self._targets(), "beside": not self._hiding}
         marked = self._tx.change(mark_in_scope(kind, self._selector), **values, **self._values)
         if marked and self._hiding:
-            self._tx.change(hide_marked(kind), request=self._request)
+            self._tx.send(hide_marked(kind), request=self._request)
         return marked
 
     def marks(self) -> list[Mark]:
@@ -220,7 +220,7 @@ class Marking:
     def hide_again(self) -> None:
         """Hide what an earlier attempt has marked as derived while it was held: the closure does not find it anew."""
         for kind in RECORDS:
-            self._tx.change(hide_again(kind), request=self._request)
+            self._tx.send(hide_again(kind), request=self._request)
 
     def settle(self) -> None:
         """Account each derived record to the first subject it was made from: a kill then changes no receipt."""
@@ -345,7 +345,7 @@ def serve_again(tx: Tx, request: int, marks: Sequence[Mark], seq: int | None) ->
         values = {"request": request, "rids": json.dumps(list(here))}
         served += [here[rid] for rid, marked in tx.rows(unhide(collection(name)), seq=seq, **values) if not marked]
         ids = json.dumps([mark.id for mark in here.values()], ensure_ascii=False)
-        tx.change(DROP_SOME_MARKS, request=request, collection=name, ids=ids)
+        tx.send(DROP_SOME_MARKS, request=request, collection=name, ids=ids)
     return served
 
 

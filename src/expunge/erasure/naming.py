@@ -61,7 +61,7 @@ def drop_requester(tx: Tx, request: Request) -> None:
     """Drop the text of who asked where it names somebody whom its request is about to forget, wherever it stands."""
     if names_a_subject(request):
         audit.remove_named(tx, request.org, [request.requester or ""])
-        tx.change(_DROP_REQUESTER, rid=request.rid)
+        tx.send(_DROP_REQUESTER, rid=request.rid)
         request.requester = None
 
 
@@ -69,4 +69,4 @@ def drop_requesters(tx: Tx, request: Request) -> None:
     """The same of every request that an erased user had asked for, by their id."""
     if request.before is None and request.scope is not None and request.scope.user_ids:
         names = json.dumps(request.scope.user_ids, ensure_ascii=False)
-        tx.change(_DROP_REQUESTERS, names=names, org=request.org)
+        tx.send(_DROP_REQUESTERS, names=names, org=request.org)

@@ -63,7 +63,7 @@ def purge_marked(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
         _untell(tx, request, name, told)
         if told and shared:
             ids = json.dumps(list(told), ensure_ascii=False)
-            tx.change(DROP_OTHERS, org=request.org, request=request.rid, collection=name, ids=ids)
+            tx.send(DROP_OTHERS, org=request.org, request=request.rid, collection=name, ids=ids)
         gone += told
     _cut(tx, request, gone)
 
@@ -76,7 +76,7 @@ def _untell(tx: Tx, request: Request, name: str, told: Mapping[str, int]) -> Non
     for rid, ids in by_request.items():
         if rid:
             statement = PUT_BESIDE if rid == request.rid else DROP_SOME_MARKS
-            tx.change(statement, request=rid, collection=name, ids=json.dumps(ids, ensure_ascii=False))
+            tx.send(statement, request=rid, collection=name, ids=json.dumps(ids, ensure_ascii=False))
 
 
 def _cut(tx: Tx, request: Request, gone: Sequence[str]) -> None:

@@ -37,7 +37,7 @@ def queue_rebuilds(tx: Tx, request: Request, system: System) -> None:
         job = f"{JOBS.name[:2]}-{secrets.token_hex(16)}"
         values = {"org": request.org, "request": request.rid, "id": record_id, "job": job, "seq": seq}
         if tx.change(_QUEUE, now=now, **values):
-            tx.change(_READ, **values)
+            tx.send(_READ, **values)
 
 
 def _is_fenced(tx: Tx, org: str, record_id: str, keys: KeyRing, *, seq: int, now: Instant) -> bool:

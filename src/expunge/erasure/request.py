@@ -254,7 +254,7 @@ def next_rid(tx: Tx) -> int:
 
 def insert(tx: Tx, request: Request) -> None:
     """Write a new request."""
-    tx.change(_INSERT, **_as_values(request))
+    tx.send(_INSERT, **_as_values(request))
 
 
 def save(tx: Tx, request: Request, *, was: Request, now: Instant) -> None:

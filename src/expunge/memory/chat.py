@@ -104,7 +104,7 @@ def end_run(tx: Tx, work: Work, run_id: str, end: RunEnd, entry: Entry | None) -
     if tx.hold_rows(EPISODES.name, identity.org, [run_id], alone=True):
         row = _running(tx, work, run_id)  # again: an erasure may have taken it for what it was made from
     values = {"output": end.output, "tool_calls": end.tool_calls, "status": end.status, "now": work.system.clock.now()}
-    tx.change(_END_RUN, rid=row["rid"], **values)
+    tx.send(_END_RUN, rid=row["rid"], **values)
     number = record_number(EPISODES, row["rid"])
     drop_entries(tx, json.dumps([number]))
     if entry is not None:

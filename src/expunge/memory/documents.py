@@ -69,7 +69,7 @@ def pin_document(tx: Tx, work: Work, title: str, *, pinned: bool) -> Row | None:
     org, *stored = work.identity.stored()
     key = GuardKey(org, work.system.keys.matches(org, tuple(stored)), row["updated_at"])
     tx.guard([key], work.as_of.get(org, 0))
-    tx.change(_PIN, rid=row["rid"], pinned=int(pinned))
+    tx.send(_PIN, rid=row["rid"], pinned=int(pinned))
     return row | {"pinned": int(pinned)}
 
 

@@ -54,7 +54,7 @@ def job_record(work: Work, deriver: str, sources: Sequence[str], key: str | None
 def take_job(tx: Tx, org: str, derivers: Sequence[str], now: Instant, lease: Instant) -> Job | None:
     """Take the job of an org that has waited longest, of those that some derivers can do, for so many microseconds."""
     values = {"org": org, "derivers": json.dumps(list(derivers), ensure_ascii=False)}
-    tx.change(_GIVE_UP, org=org, now=now, most=MOST_ATTEMPTS)
+    tx.send(_GIVE_UP, org=org, now=now, most=MOST_ATTEMPTS)
     rows = tx.rows(_TAKE, now=now, until=now + lease, **values)
     if not rows:
         return None
@@ -86,14 +86,14 @@ def end_job(tx: Tx, job: Job) -> None:
     if not tx.change(_DONE, rid=job.rid, attempts=job.attempts):
         raise RunnerSuperseded("the job was taken by another, or has gone")
     if tx.rows(_END, rid=job.rid):
-        tx.change(_CUT, id=job.id, org=job.identity.org)
+        tx.send(_CUT, id=job.id, org=job.identity.org)
 
 
 def fail_job(tx: Tx, job: Job, reason: str, now: Instant, *, at_once: bool = False) -> None:
     """Let a job wait for its next attempt, or give it up. The reason names a kind of error, and nothing it read."""
     given_up = job.attempts >= MOST_ATTEMPTS
     due = now if at_once else now + _FIRST_PAUSE * 4 ** (job.attempts - 1)
-    tx.change(
+    tx.send(
         _FAIL, rid=job.rid, attempts=job.attempts, status="failed" if given_up else "waiting", due=due, reason=reason
     )
 

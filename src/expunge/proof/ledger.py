@@ -57,7 +57,7 @@ def append_intent(tx: Tx, intent: Intent) -> None:
     }
     length, head = ledger_head(tx, intent.org)
     values = {"org": intent.org, "request_id": intent.request_id, "position": 0}
-    tx.change(_APPEND, n=length + 1, kind="intent", body=canonical_plain(body).decode(), **values)
+    tx.send(_APPEND, n=length + 1, kind="intent", body=canonical_plain(body).decode(), **values)
     set_ledger_head(tx, intent.org, length + 1, head)
 
 

@@ -69,8 +69,8 @@ def add_entries(tx: Tx, placed: Iterable[Placed]) -> None:
 
 def drop_entries(tx: Tx, numbers: str) -> None:
     """Take out the entries of records that stay, given as a JSON array of numbers."""
-    tx.change(_DROP, records=numbers)
-    tx.change(_DROP_VECTORS, records=numbers)
+    tx.send(_DROP, records=numbers)
+    tx.send(_DROP_VECTORS, records=numbers)
 
 
 def _vector_rows(items: Iterable[Placed]) -> Iterator[tuple[Any, ...]]:

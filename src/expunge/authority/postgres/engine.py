@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import psycopg
-from psycopg import sql
 from psycopg_pool import ConnectionPool
 
 from expunge.authority.port import ONE_ORG, AtHand, Examined, Inspected, KeptFile, Reclaimed, Tx, Unit
@@ -22,6 +21,7 @@ from expunge.authority.postgres.examine import examine
 from expunge.authority.postgres.locks import Again
 from expunge.authority.postgres.migrate import migrate
 from expunge.authority.postgres.place import PostgresPlace
+from expunge.authority.postgres.sending import Sending
 from expunge.authority.postgres.transaction import PostgresTx
 from expunge.errors import DatabaseAway
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _BEGIN_WRITING = "BEGIN"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_KEPT_TO_ONE = "{}; SET LOCAL expunge.org = {}"
+_KEPT_TO_ONE = "SELECT set_config('expunge.org', %s, true)"
 _WALLED = "SELECT row_security_active('sessions')"
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
@@ -170,32 +170,29 @@ class PostgresAuthority:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def _attempt(self, connection: psycopg.Connection, unit: Unit[T], *, keep: bool) -> T:
+        sending, ending = Sending(connection), False
         try:
-            self._begin(connection, _BEGIN_WRITING)
-            result = unit(PostgresTx(connection, holds=keep, copies=not self._walled))
+            self._begin(sending, _BEGIN_WRITING)
+            result = unit(PostgresTx(sending, holds=keep, copies=not self._walled))
+            ending = keep
+            sending.end("COMMIT" if keep else "ROLLBACK")
         except BaseException as fault:
-            _take_back(connection)
+            sending.give_up()
+            if ending and connection.broken:
+                raise DatabaseAway(
+                    f"the connection to {self.place.shown} broke while it committed",
+                    hint="look whether it was written, and repeat it with its idempotency key if not",
+                ) from fault
             if isinstance(fault, (*REPEATED, Again)) or connection.broken:
                 raise _Repeat(fault) from fault
             raise
-        try:
-            connection.execute("COMMIT" if keep else "ROLLBACK")
-        except REPEATED as fault:
-            raise _Repeat(fault) from fault
-        except psycopg.OperationalError as fault:
-            raise DatabaseAway(
-                f"the connection to {self.place.shown} broke while it committed",
-                hint="look whether it was written, and repeat it with its idempotency key if not",
-            ) from fault
         return result
 
-    def _begin(self, connection: psycopg.Connection, text: str) -> None:
-        """Begin, in one go with what keeps the transaction to one org where row-level security binds this role."""
-        org = ONE_ORG.get() if self._walled else None
-        if org is None:
-            connection.execute(text.encode())
-        else:
-            connection.execute(sql.SQL(_KEPT_TO_ONE).format(sql.SQL(text), sql.Literal(org)))
+    def _begin(self, sending: Sending, text: str) -> None:
+        """Begin, and keep the transaction to one org where row-level security binds this role."""
+        sending.send(text)
+        if self._walled and (org := ONE_ORG.get()) is not None:
+            sending.send(_KEPT_TO_ONE, (org,))
 
     def _compact(self) -> Reclaimed:
         with faults(self.place), self._apart.connection() as connection:
@@ -207,11 +204,15 @@ class PostgresAuthority:
 
     def _read(self, pool: ConnectionPool, unit: Unit[T]) -> T:
         with faults(self.place), pool.connection() as connection:
-            self._begin(connection, _BEGIN_READING)
+            sending = Sending(connection)
             try:
-                return unit(PostgresTx(connection, holds=False))
-            finally:
-                _take_back(connection)
+                self._begin(sending, _BEGIN_READING)
+                answer = unit(PostgresTx(sending, holds=False))
+                sending.end("ROLLBACK")
+            except BaseException:
+                sending.give_up()
+                raise
+            return answer
 
     def _count(self, unit: Unit[T]) -> T:
         return self._read(self._apart, unit)
@@ -223,8 +224,3 @@ class _Repeat(Exception):
     def __init__(self, cause: BaseException) -> None:
         super().__init__()
         self.cause = cause
-
-
-def _take_back(connection: psycopg.Connection) -> None:
-    if not connection.closed and connection.info.transaction_status:
-        connection.rollback()

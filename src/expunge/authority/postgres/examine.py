@@ -21,7 +21,7 @@ _COPIES = {
 }
 """What makes copies of what is written. Ids and texts go as parameters, never as a part of a statement's text."""
 _SETTINGS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in (*_DURABLE, *_COPIES))
-_OTHERS = "SELECT (SELECT count(*) FROM pg_stat_replication), (SELECT count(*) FROM pg_replication_slots)"
+_COUNTS = "(SELECT count(*) FROM pg_stat_replication), (SELECT count(*) FROM pg_replication_slots)"
 _VERSIONS = "SELECT current_setting('server_version'), version FROM schema_version"
 _ADVICE = {
     "log_statement": "receipts say that the server's log is not covered",
@@ -63,7 +63,7 @@ def _wall(connection: psycopg.Connection) -> Setting:
 
 def uncovered(connection: psycopg.Connection) -> list[str]:
     """What the settings let others keep, in the words of a receipt."""
-    found = _found(connection)
+    found, others = _copying(connection)
     said = []
     if _logs_values(found):
         said.append("the database server's log, which by its settings holds what was written")
@@ -71,7 +71,7 @@ def uncovered(connection: psycopg.Connection) -> list[str]:
         said.append("the database server's log of errors, which may hold ids")
     if found["archive_mode"] != "off":
         said.append("archives of the database server's write-ahead log")
-    if any(_others(connection)):
+    if others:
         said.append("standbys of the database server, and whatever else reads its write-ahead log")
     return said
 
@@ -87,6 +87,12 @@ def _found(connection: psycopg.Connection) -> dict[str, str]:
     return dict(zip((*_DURABLE, *_COPIES), map(str, row), strict=True))
 
 
+def _copying(connection: psycopg.Connection) -> tuple[dict[str, str], bool]:
+    """The settings, and whether others read the log, in one trip: a receipt is waiting."""
+    ((*row, standbys, slots),) = connection.execute(f"{_SETTINGS}, {_COUNTS}".encode()).fetchall()
+    return dict(zip((*_DURABLE, *_COPIES), map(str, row), strict=True)), bool(standbys or slots)
+
+
 def _others(connection: psycopg.Connection) -> tuple[int, int]:
-    ((standbys, slots),) = connection.execute(_OTHERS).fetchall()
+    ((standbys, slots),) = connection.execute(f"SELECT {_COUNTS}".encode()).fetchall()
     return standbys, slots

@@ -11,9 +11,8 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import psycopg
-
 from expunge.authority.port import GuardKey
+from expunge.authority.postgres.sending import Sending
 from expunge.model.identity import PARTS
 
 STRIPES = 1024
@@ -38,7 +37,7 @@ class Locks:
     Later ones are only taken when they are free: to wait for them could be to wait for each other.
     """
 
-    connection: psycopg.Connection
+    sending: Sending
     _held: dict[tuple[str, int], bool] = field(default_factory=dict)
     """By org and number, whether it is held alone."""
     _waited: set[str] = field(default_factory=set)
@@ -116,8 +115,8 @@ class Locks:
         """Ask the server for locks, in their order; whether it gave them."""
         call = f"pg_{'' if waits else 'try_'}advisory_xact_lock{'_shared' if shared else ''}"
         text = f"SELECT {call}(%s::int, k) FROM unnest(%s::int[]) AS k"
-        rows = self.connection.execute(text, (_hash(org) - (1 << 31), wanted)).fetchall()
-        if not waits and not all(taken for (taken,) in rows):
+        sent = self.sending.send(text, (_hash(org) - (1 << 31), wanted))
+        if not waits and not all(taken for (taken,) in sent.fetchall()):
             return False
         self._held.update(((org, number), not shared) for number in wanted)
         return True

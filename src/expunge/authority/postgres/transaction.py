@@ -14,6 +14,7 @@ from expunge.authority.fences import fences_of, refuse, values_of
 from expunge.authority.port import GuardKey, Row, Statement
 from expunge.authority.postgres.examine import uncovered
 from expunge.authority.postgres.locks import Again, Locks
+from expunge.authority.postgres.sending import Sending
 from expunge.authority.postgres.spelling import spelled
 
 _SOME_FENCE = Statement(
@@ -30,15 +31,15 @@ _INSERT = re.compile(r"INSERT INTO (\w+) \(([\w, ]+)\) VALUES \((?:\?, )*\?\)")
 class PostgresTx:
     """A transaction that is already open, at READ COMMITTED: each statement sees what was committed before it."""
 
-    def __init__(self, connection: psycopg.Connection, *, holds: bool = True, copies: bool = True) -> None:
+    def __init__(self, sending: Sending, *, holds: bool = True, copies: bool = True) -> None:
         """Open for a unit; one of which nothing is kept need not hold anything.
 
         ``copies`` is whether rows may be copied in: the server takes none by COPY where row-level security binds.
         """
-        self._connection = connection
+        self._sending = sending
         self._holds = holds
         self._copies = copies
-        self._locks = Locks(connection)
+        self._locks = Locks(sending)
         self._has_rows = False
 
     def lead(self, org: str, sealing: Iterable[GuardKey] = ()) -> None:
@@ -81,7 +82,7 @@ class PostgresTx:
     def numbers(self, collection: str, count: int) -> Sequence[int]:
         """Numbers of the sequence of a collection; those of a unit that is taken back are not given again."""
         text = f"SELECT nextval('{collection}_rid_seq') FROM generate_series(1, %s)"
-        return [number for (number,) in self._connection.execute(text, (count,)).fetchall()]
+        return [number for (number,) in self._sending.rows(text, (count,))]
 
     def hold_rows(self, collection: str, org: str, ids: Sequence[str], *, alone: bool) -> bool:
         """Lock rows, in the order of their numbers. Only who works at an erasure waits for them.
@@ -93,7 +94,7 @@ class PostgresTx:
         strength = ("NO KEY UPDATE" if alone else "SHARE") + ("" if self._locks.leads else " NOWAIT")
         text = f"""SELECT 1 FROM {collection} r WHERE r.org = %s AND r.id = ANY(%s) ORDER BY r.rid FOR {strength}"""
         try:
-            self._connection.execute(text, (org, list(ids)))
+            self._sending.rows(text, (org, list(ids)))
         except errors.LockNotAvailable:
             if self._locks.leads:
                 raise
@@ -103,21 +104,25 @@ class PostgresTx:
 
     def uncovered(self) -> list[str]:
         """Logs, archives and standbys, as the server's settings have them."""
-        return uncovered(self._connection)
+        return uncovered(self._sending.connection)
 
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:
         """All rows of a statement."""
-        return self._run(statement, values).fetchall()
+        return self._sending.rows(self._noted(statement), values)
 
     def change(self, statement: Statement, /, **values: Any) -> int:
         """Run a statement that changes rows; how many it changed."""
-        return self._run(statement, values).rowcount
+        return self._sending.count(self._noted(statement), values)
 
-    def _run(self, statement: Statement, values: Mapping[str, Any]) -> psycopg.Cursor:
+    def send(self, statement: Statement, /, **values: Any) -> None:
+        """Send a statement along with what comes next."""
+        self._sending.send(self._noted(statement), values)
+
+    def _noted(self, statement: Statement) -> str:
         text = spelled(statement)
         if text.startswith(_HOLD_ROWS) and not statement.name.startswith(_OF_ORGS):
             self._has_rows = True
-        return self._connection.execute(text, values)
+        return text
 
     def change_many(self, statement: Statement, values: Iterable[Mapping[str, Any] | Sequence[Any]], /) -> None:
         """Run a statement once for each set of values; many plain inserts are copied in."""
@@ -126,11 +131,12 @@ class PostgresTx:
         if not first:
             return
         plain = _INSERT.fullmatch(statement.postgres or statement.text)
-        with self._connection.cursor() as cursor:
-            if plain is None or not self._copies or len(first) < _BY_COPY:
-                cursor.executemany(spelled(statement), list(chain(first, rows)))
-            else:
-                _copy(cursor, plain, chain(first, rows))
+        if plain is None or not self._copies or len(first) < _BY_COPY:
+            self._sending.send_many(spelled(statement), list(chain(first, rows)))
+            return
+        with self._sending.apart() as cursor:
+            _copy(cursor, plain, chain(first, rows))
+        self._sending.on()
 
 
 def _copy(cursor: psycopg.Cursor, insert: re.Match[str], rows: Iterator[Any]) -> None:

@@ -64,6 +64,10 @@ class SqliteTx:
         self._connection.execute(spelled(statement.text), values).fetchall()
         return self._connection.changes()
 
+    def send(self, statement: Statement, /, **values: Any) -> None:
+        """Run a statement that changes rows."""
+        self._connection.execute(spelled(statement.text), values).fetchall()
+
     def change_many(self, statement: Statement, values: Iterable[Mapping[str, Any] | Sequence[Any]], /) -> None:
         """Run a statement once for each set of values."""
         self._connection.executemany(spelled(statement.text), values).fetchall()

@@ -1,0 +1,65 @@
+"""Statements on their way: sent one after the other, and waited for only where an answer is needed.
+
+A trip to the server costs more than most statements. What needs no answer goes along with what comes next, at the
+latest with the commit; an error of one shows where an answer is waited for next, and the server skips all in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+Text = str | sql.Composed
+
+
+class Sending:
+    """One transaction's way to the server. COPY cannot be sent along, so it is waited for before and after."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self.connection = connection
+        self._stack = ExitStack()
+        self._pipeline = self._stack.enter_context(connection.pipeline())
+
+    def send(self, text: Text, values: Mapping[str, Any] | Sequence[Any] | None = None) -> psycopg.Cursor:
+        """Send a statement; its answer may be fetched from the cursor, which waits for it."""
+        return self.connection.execute(text.encode() if isinstance(text, str) else text, values)
+
+    def rows(self, text: Text, values: Mapping[str, Any] | Sequence[Any] | None = None) -> list[Any]:
+        """Send a statement and wait for its rows."""
+        return self.send(text, values).fetchall()
+
+    def count(self, text: Text, values: Mapping[str, Any] | Sequence[Any] | None = None) -> int:
+        """Send a statement and wait for how many rows it changed."""
+        cursor = self.send(text, values)
+        self._pipeline.sync()
+        return cursor.rowcount
+
+    def send_many(self, text: Text, values: Sequence[Any]) -> None:
+        """Send a statement once for each set of values."""
+        with self.connection.cursor() as cursor:
+            cursor.executemany(text.encode() if isinstance(text, str) else text, values)
+
+    def apart(self) -> psycopg.Cursor:
+        """Wait for all that was sent; a cursor for what cannot be sent along."""
+        self._stack.close()
+        return self.connection.cursor()
+
+    def on(self) -> None:
+        """Send along again, after ``apart``."""
+        self._pipeline = self._stack.enter_context(self.connection.pipeline())
+
+    def end(self, text: str) -> None:
+        """Send the last statement, and wait for everything."""
+        self.connection.execute(text.encode())
+        self._stack.close()
+
+    def give_up(self) -> None:
+        """Take the transaction back, whatever became of what was sent."""
+        with suppress(psycopg.Error):
+            self._stack.close()
+        if not self.connection.closed and self.connection.info.transaction_status:
+            self.connection.rollback()
