@@ -86,7 +86,9 @@ def without_users(scope: dict[str, Any]) -> dict[str, Any]:
 
 async def rows_of(expunge: Expunge, org: str) -> dict[str, list[Any]]:
     """Every row of an org, in every table that has one."""
-    return {name: sorted(map(repr, await ask(expunge, f"SELECT * FROM {name} WHERE org = :org", org=org))) for name in OWNED}
+    return {
+        name: sorted(map(repr, await ask(expunge, f"SELECT * FROM {name} WHERE org = :org", org=org))) for name in OWNED
+    }
 
 
 @pytest.fixture
@@ -154,4 +156,6 @@ async def test_a_role_that_is_bound_does_all_that_another_does(walled: Expunge) 
     assert (said.status, said.removed["memories"] > 300, said.residue_count) == ("completed", True, 0)
     assert (await walled.call("audit.verify", org=OURS)).whole
     assert (await walled.profile("ann", org=THEIRS)).counts["memories"] == 1
-    assert [item.found for item in (await walled.call("system.doctor")).findings if item.name.endswith("security")] == ["on"]
+    assert [item.found for item in (await walled.call("system.doctor")).findings if item.name.endswith("security")] == [
+        "on"
+    ]
