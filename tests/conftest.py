@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -61,6 +62,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("authorities")
     if marker is not None and "authority" in metafunc.fixturenames:
         metafunc.parametrize("authority", marker.args or AUTHORITIES, indirect=True, scope="function")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the cases of a test whose mark says ``every=n``, the last authority that it names runs each n-th alone."""
+    seen: Counter[str] = Counter()
+    left_out = []
+    for item in items:
+        marker = item.get_closest_marker("authorities")
+        every = marker.kwargs.get("every", 1) if marker else 1
+        given = getattr(getattr(item, "callspec", None), "params", {})
+        if marker and every > 1 and given.get("authority") == marker.args[-1]:
+            name = item.nodeid.partition("[")[0]
+            if seen[name] % every:
+                left_out.append(item)
+            seen[name] += 1
+    if left_out:
+        gone = set(map(id, left_out))
+        items[:] = [item for item in items if id(item) not in gone]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture

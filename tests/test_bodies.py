@@ -39,7 +39,7 @@ from tests.house import (
 )
 from tests.support import dump, ids
 
-pytestmark = pytest.mark.authorities("sqlite", "postgres")
+pytestmark = pytest.mark.authorities("sqlite", "postgres", every=2)
 
 # --- bodies that no row names ---------------------------------------------------------------------------------------
 

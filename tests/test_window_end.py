@@ -40,7 +40,7 @@ from tests.test_restore import (
     seqs,
 )
 
-pytestmark = pytest.mark.authorities("sqlite", "postgres")
+pytestmark = pytest.mark.authorities("sqlite", "postgres", every=2)
 
 
 async def due(expunge: Expunge) -> list[Answer]:
