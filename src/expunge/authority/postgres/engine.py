@@ -178,12 +178,12 @@ class PostgresAuthority:
             sending.end("COMMIT" if keep else "ROLLBACK")
         except BaseException as fault:
             sending.give_up()
-            if ending and connection.broken:
+            if ending and connection.closed:
                 raise DatabaseAway(
                     f"the connection to {self.place.shown} broke while it committed",
                     hint="look whether it was written, and repeat it with its idempotency key if not",
                 ) from fault
-            if isinstance(fault, (*REPEATED, Again)) or connection.broken:
+            if isinstance(fault, (*REPEATED, Again)) or connection.closed:
                 raise _Repeat(fault) from fault
             raise
         return result
