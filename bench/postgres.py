@@ -20,7 +20,7 @@ from bench.build import ORG, Shape, synthetic
 from bench.erasure import COLUMNS, OURS, Sizes, tell
 from bench.hand import AGENT, NAMESPACE, Said
 from bench.harness import Report, Samples, Turn, take_turns
-from bench.served import Built, built_on, server
+from bench.served import Built, analyse, built_on, server
 from bench.served_hand import ServedHand
 from expunge import Agent, Expunge
 from expunge.operations.chat import Episode
@@ -68,6 +68,8 @@ async def served_thousand(folder: Path, sizes: Sizes) -> Report:
                     for doing, turns in _batches(agent, hand, chance, turn).items():
                         kept = samples.setdefault(doing, Samples())
                         await take_turns(turns, turn, kept if turn else None)
+                    if not turn:
+                        analyse(*copies.values())
     for doing, taken in samples.items():
         tell(report, f"{sizes.spaces[0]:,}", taken, FLOOR, f"{doing}: ")
         report.hold(f"{doing}, x {FLOOR}", taken.ratio(OURS, FLOOR), MOST_MANY)

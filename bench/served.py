@@ -86,6 +86,13 @@ async def built_on(url: str, shape: Shape, folder: Path) -> Built:
     return Built(url, made, keys)
 
 
+def analyse(*urls: str) -> None:
+    """Let the server look at the tables, as it does by itself within a minute: until then it takes them to be empty."""
+    for url in urls:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ANALYZE")
+
+
 def _fill(url: str, database: Path) -> None:
     source = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
     tables = [name for (name,) in source.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]

@@ -20,12 +20,12 @@ from expunge.authority.port import GuardKey, Statement, Tx
 from expunge.authority.postgres.connection import options
 from expunge.authority.postgres.locks import MOST_STRIPES, Again, Locks
 from expunge.authority.postgres.place import PostgresPlace
+from expunge.authority.postgres.sending import Sending
 from expunge.authority.postgres.transaction import PostgresTx
 from expunge.erasure.preview import _rehearse
 from expunge.errors import DatabaseBusy, UnknownRun
 from expunge.memory.jobs import take_job
 from tests.agents.kit import read
-from tests.pg.at_once import AtOnce
 from tests.support import episode, memory, purge_order
 
 pytestmark = pytest.mark.timeout(60)
@@ -52,7 +52,7 @@ class Unit:
     def __init__(self, url: str) -> None:
         self.connection = psycopg.connect(**options(PostgresPlace.parse(url), lock_timeout_s=PATIENCE_S))
         self.connection.execute("BEGIN")
-        self.locks = Locks(AtOnce(self.connection))
+        self.locks = Locks(Sending(self.connection, along=False))
         self._thread = ThreadPoolExecutor(1)
 
     def begin(self, call: Callable[..., Any], *given: Any, **named: Any) -> Future[Any]:
@@ -127,7 +127,7 @@ def test_a_seal_waits_for_who_writes_into_its_scope_and_for_nobody_else(two: Two
     assert two.waits(two.other, sealing) is meets
     two.one.end()
     sealing.result(PATIENCE_S)
-    entering = two.one.begin(Locks(AtOnce(two.one.connection)).enter, [key(**WRITER)])
+    entering = two.one.begin(Locks(Sending(two.one.connection, along=False)).enter, [key(**WRITER)])
     assert two.waits(two.one, entering) is meets
     two.other.end()
     entering.result(PATIENCE_S)
@@ -209,7 +209,7 @@ async def test_who_has_changed_a_row_has_it(served: Settings, two: Two) -> None:
     async with Expunge(settings=served) as expunge:
         await expunge.put([episode("e<1>", "ann")], org=ORG)
     two.one.locks.lead(ORG)
-    writer = PostgresTx(AtOnce(two.other.connection))
+    writer = PostgresTx(Sending(two.other.connection, along=False))
     writer.settle(ORG)
     writer.change(Statement("test.change", "UPDATE episodes SET status = status WHERE org = :org"), org=ORG)
     with pytest.raises(Again):
@@ -220,8 +220,11 @@ async def test_only_an_erasure_waits_for_rows(served: Settings, two: Two) -> Non
     """A writer holds scopes and names that an erasure may wait for: where a row is taken, it begins anew."""
     async with Expunge(settings=served) as expunge:
         await expunge.put([episode("e<1>", "ann")], org=ORG)
-    PostgresTx(AtOnce(two.one.connection)).hold_rows("episodes", ORG, ["e<1>"], alone=True)
-    writer, eraser = PostgresTx(AtOnce(two.other.connection)), PostgresTx(AtOnce(two.other.connection))
+    PostgresTx(Sending(two.one.connection, along=False)).hold_rows("episodes", ORG, ["e<1>"], alone=True)
+    writer, eraser = (
+        PostgresTx(Sending(two.other.connection, along=False)),
+        PostgresTx(Sending(two.other.connection, along=False)),
+    )
     with pytest.raises(Again):
         writer.hold_rows("episodes", ORG, ["e<1>"], alone=False)
     two.other.end()

@@ -14,6 +14,7 @@ import psycopg
 from expunge.authority.port import GuardKey
 from expunge.authority.postgres.connection import options, prepare
 from expunge.authority.postgres.place import PostgresPlace
+from expunge.authority.postgres.sending import Sending
 from expunge.authority.postgres.transaction import PostgresTx
 from expunge.errors import ExpungeError
 from expunge.memory.batch import Batch
@@ -21,7 +22,6 @@ from expunge.memory.prepare import prepare as prepare_entries
 from expunge.memory.put import Unit, put_records
 from expunge.operations.records import reading_of
 from expunge.system import System
-from tests.pg.at_once import AtOnce
 
 PATIENCE_S = 20.0
 Point = Literal["guarded", "sources guarded", "rows held"]
@@ -33,7 +33,7 @@ class Standing(PostgresTx):
     begin = "BEGIN"
 
     def __init__(self, connection: psycopg.Connection, at: Point) -> None:
-        super().__init__(AtOnce(connection))
+        super().__init__(Sending(connection, along=False))
         self._at, self._guards = at, 0
         self.stands, self.goes_on = threading.Event(), threading.Event()
 

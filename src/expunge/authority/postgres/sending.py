@@ -17,12 +17,17 @@ Text = str | sql.Composed
 
 
 class Sending:
-    """One transaction's way to the server. COPY cannot be sent along, so it is waited for before and after."""
+    """One transaction's way to the server. COPY cannot be sent along, so it is waited for before and after.
 
-    def __init__(self, connection: psycopg.Connection) -> None:
+    Without ``along`` each statement is waited for: for one alone that is less to do.
+    """
+
+    def __init__(self, connection: psycopg.Connection, *, along: bool = True) -> None:
         self.connection = connection
         self._stack = ExitStack()
-        self._pipeline = self._stack.enter_context(connection.pipeline())
+        self._along = along
+        self._pipeline: psycopg.Pipeline | None = None
+        self.on()
 
     def send(self, text: Text, values: Mapping[str, Any] | Sequence[Any] | None = None) -> psycopg.Cursor:
         """Send a statement; its answer may be fetched from the cursor, which waits for it."""
@@ -35,7 +40,8 @@ class Sending:
     def count(self, text: Text, values: Mapping[str, Any] | Sequence[Any] | None = None) -> int:
         """Send a statement and wait for how many rows it changed."""
         cursor = self.send(text, values)
-        self._pipeline.sync()
+        if self._pipeline is not None:
+            self._pipeline.sync()
         return cursor.rowcount
 
     def send_many(self, text: Text, values: Sequence[Any]) -> None:
@@ -50,7 +56,8 @@ class Sending:
 
     def on(self) -> None:
         """Send along again, after ``apart``."""
-        self._pipeline = self._stack.enter_context(self.connection.pipeline())
+        if self._along:
+            self._pipeline = self._stack.enter_context(self.connection.pipeline())
 
     def end(self, text: str) -> None:
         """Send the last statement, and wait for everything."""
