@@ -181,6 +181,10 @@ class Watched:
     async def compact(self) -> Reclaimed:
         return await self.inner.compact()
 
+    @property
+    def waits(self) -> Reclaimed | None:
+        return self.inner.waits
+
     async def rehearse(self, unit: Unit[T]) -> T:
         return await self.inner.rehearse(unit)
 

@@ -196,6 +196,11 @@ class Authority(Protocol):
 
     name: str
 
+    @property
+    def waits(self) -> Reclaimed | None:
+        """What ``reclaim`` answers, where it is known before: the bytes always wait. ``None`` where it is to be asked."""
+        ...
+
     async def run(self, unit: Unit[T]) -> T:
         """Run a unit and commit it durably; busy, deadlock and serialization failures are retried.
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from expunge.authority.port import Tx, Unit
+from expunge.authority.port import Reclaimed, Tx, Unit
 from expunge.erasure.fence import lower_fence
 from expunge.erasure.marking import tally_of_marks
 from expunge.erasure.naming import drop_requester, drop_requesters
@@ -81,10 +81,26 @@ def end_counted(
         fail(tx, request, system, role=role, step=Step.CENSUS, reason=reason)
     elif request.purge:
         forget(tx, request)
+        if (answer := system.authority.waits) is not None:  # nothing to wait for before it is signed
+            note_reclaim(request, system, answer)
+            return complete(tx, request, system, role=role)
     else:
         end_hiding(tx, request)
         return complete(tx, request, system, role=role)
     return None
+
+
+def note_reclaim(request: Request, system: System, answer: Reclaimed) -> None:
+    """Keep what a reclaim has answered: the receipt says which bytes wait, why, and until when."""
+    request.deferred = [*request.deferred, *deferral(system, answer)]
+    request.done(Step.RECLAIM)
+
+
+def deferral(system: System, answer: Reclaimed) -> list[dict[str, str]]:
+    """What is deferred in the authority, with its own reason."""
+    if answer.deferred is None:
+        return []
+    return [{"store": system.authority.name, "reason": answer.deferred, "until": answer.until}]
 
 
 def refuse_plan(tx: Tx, request: Request, system: System, *, role: str, reason: str) -> None:

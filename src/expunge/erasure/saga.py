@@ -15,10 +15,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from expunge.authority.port import Tx
+from expunge.authority.port import Reclaimed, Tx
 from expunge.datamap import RECORDS, Collection
 from expunge.datamap.selector import count_scope
-from expunge.erasure.ending import complete, end_counted, fail, follow_up, interrupted, one_commit, refuse_plan
+from expunge.erasure.ending import (
+    complete,
+    end_counted,
+    fail,
+    follow_up,
+    interrupted,
+    note_reclaim,
+    one_commit,
+    refuse_plan,
+)
 from expunge.erasure.marking import (
     Mark,
     Numbered,
@@ -89,7 +98,7 @@ class Saga:
                 await self._count()
         if self._request.status is Status.IN_PROGRESS:
             self._progress(Step.RECLAIM, 0, 1)
-            await self._finish(await self._reclaim())
+            await self._finish(await self._system.authority.reclaim())
         if self._request.status is Status.COMPLETED:
             self._progress(Step.FINISH, 1, 1)
 
@@ -233,14 +242,6 @@ class Saga:
             after, done = page[-1][:2], done + len(page)
             self._progress(Step.PURGE, done, done + self._size)
 
-    async def _reclaim(self) -> list[dict[str, str]]:
-        """Make the bytes go; what is deferred, by store, with the store's own reason."""
-        authority = self._system.authority
-        answer = await authority.reclaim()
-        if answer.deferred is None:
-            return []
-        return [{"store": authority.name, "reason": answer.deferred, "until": answer.until}]
-
     async def _count(self) -> None:
         """Census on a connection of its own; then the scope is forgotten, or hidden, or it has failed (law 7)."""
         request = self._request
@@ -256,10 +257,9 @@ class Saga:
         work = partial(end_counted, system=self._system, role=self._role, counts=counts, now=self._system.clock.now())
         self.receipts = await self._commit(work)
 
-    async def _finish(self, deferred: list[dict[str, str]]) -> None:
+    async def _finish(self, answer: Reclaimed) -> None:
         def work(tx: Tx, request: Request) -> list[dict[str, Any]]:
-            request.deferred = [*request.deferred, *deferred]
-            request.done(Step.RECLAIM)
+            note_reclaim(request, self._system, answer)
             return complete(tx, request, self._system, role=self._role)
 
         self.receipts = await self._commit(work)
@@ -291,7 +291,7 @@ class Saga:
         """What waited in the authority, if it still does: with the reason that was signed for last."""
         name = self._system.authority.name
         waited = [item for item in self._request.deferred if item["store"] == name]
-        return waited if waited and await self._reclaim() else []
+        return waited if waited and (await self._system.authority.reclaim()).deferred is not None else []
 
 
 def _take_back_page(tx: Tx, request: Request, *, size: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from expunge.authority.port import Reclaimed, Tx
-from expunge.erasure.ending import follow_up
+from expunge.erasure.ending import deferral, follow_up
 from expunge.erasure.health import Named, read_deferred
 from expunge.erasure.request import Status, find_request
 from expunge.system import System
@@ -31,6 +31,4 @@ def _follow_up(tx: Tx, *, system: System, named: Named, answer: Reclaimed) -> No
     left = [item for item in request.deferred if item["store"] != name]
     if request.status is not Status.COMPLETED or left == request.deferred:
         return
-    if answer.deferred is not None:
-        left.append({"store": name, "reason": answer.deferred, "until": answer.until})
-    follow_up(tx, request=request, system=system, deferred=left)
+    follow_up(tx, request=request, system=system, deferred=[*left, *deferral(system, answer)])

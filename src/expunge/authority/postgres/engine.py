@@ -53,6 +53,7 @@ class PostgresAuthority:
     """An opened database. Every public coroutine makes one hop to a thread, which takes a connection of the pool."""
 
     name = "authority"
+    waits: Reclaimed | None = DEFERRED
 
     def __init__(self, place: PostgresPlace, *, busy_timeout_s: float, connections: int) -> None:
         self.place = place

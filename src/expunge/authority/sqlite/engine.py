@@ -50,6 +50,7 @@ class SqliteAuthority:
     """An opened database. Every public coroutine makes one hop to a thread that owns a connection."""
 
     name = "authority"
+    waits: Reclaimed | None = None
 
     def __init__(self, place: Place, *, busy_timeout_s: float, reclaim_wait_s: float) -> None:
         self.place = place
