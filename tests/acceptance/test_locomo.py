@@ -228,10 +228,6 @@ async def test_a_person_who_is_loaded_again_is_back_and_can_go_again(conversatio
     assert second.answer.request_id != first.answer.request_id
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a plain VACUUM leaves the bytes in the pages of the heap, and the statistics of the planner keep ids",
-)
 @pytest.mark.authorities("postgres")
 async def test_the_files_of_a_server_hold_nothing_after_a_reclaim(conversations: Loaded, tmp_path: Path) -> None:
     """Law 7, physically: until a vacuum the receipt says that bytes wait; after `reclaim` no file of the database does.

@@ -1,7 +1,7 @@
 """Making the bytes of removed rows go from a server's files: vacuum, new indexes, and a log that has moved on.
 
-Measured on PostgreSQL 18: a vacuum overwrites removed rows in tables and in what is kept beside them (TOAST), and
-leaves their keys in the pages of btree and GIN indexes until those are built anew. The write-ahead log has all of it
+Measured on PostgreSQL 18: a plain vacuum moves the rows of a page together and leaves what stood behind them, and
+their keys in the pages of indexes; statistics keep values until they are made anew. The write-ahead log has all of it
 until its files are removed, or used again and written over.
 """
 
@@ -59,8 +59,10 @@ def _vacuum(connection: psycopg.Connection) -> None:
     _drop_half_built(connection)
     for (name,) in connection.execute(_TABLES, (SCHEMA,)).fetchall():
         table = sql.Identifier(SCHEMA, name)
-        connection.execute(sql.SQL("VACUUM (INDEX_CLEANUP ON) {}").format(table))
-        connection.execute(sql.SQL("REINDEX TABLE CONCURRENTLY {}").format(table))
+        # A plain vacuum moves rows together and leaves what stood behind them in the page until it is written over.
+        connection.execute(sql.SQL("VACUUM (FULL) {}").format(table))
+        connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(table))  # counts what is left, and samples it anew
+    connection.execute("VACUUM (FULL) pg_catalog.pg_statistic")  # the samples of before held values of removed rows
 
 
 def _drop_half_built(connection: psycopg.Connection) -> None:
