@@ -32,6 +32,10 @@ MEANINGS = {
     "json_quote": ("SELECT json_quote(:given) || json_quote(length(:given))", 'a "ü" \\', [('"a \\"ü\\" \\\\"7',)]),
     "instr": ("SELECT instr(:given, 'b'), instr(:given, 'B')", "aüb", [(3, 0)]),
     "least": ("SELECT least(2, 1), least(length(:given), 9)", "abc", [(1, 3)]),
+    "digest": (
+        "SELECT digest(a.value) = digest(b.value) FROM each_text(:given) a JOIN each_text(:given) b ON a.key = b.key - 1",
+        '["a", "a", "A"]', [(True,), (False,)],
+    ),
     "unindexed": ("SELECT c.key FROM each_text(:given) c WHERE unindexed(c.value) = 'b'", '["a", "b"]', [(1,)]),
 }  # fmt: skip
 

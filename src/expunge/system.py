@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from expunge import audit
 from expunge.authority.orgs import seq_of, seqs
 from expunge.authority.origin import store_id
 from expunge.authority.places import open_authority, place_of
-from expunge.authority.port import Authority, Statement, Tx
+from expunge.authority.port import Authority, Row, Statement, Tx
 from expunge.authority.postgres import PostgresPlace
 from expunge.authority.sqlite import Place
 from expunge.errors import KeyMissing
@@ -28,6 +28,10 @@ _KEYS_NAMED = Statement("keys.named", "SELECT id, check_value FROM keys")
 _NAME_KEY = Statement(
     "keys.name", "INSERT INTO keys (id, check_value) VALUES (:id, :check_value) ON CONFLICT DO NOTHING"
 )
+
+
+_NAMING = Statement("keys.naming", "UPDATE store SET id = id")
+"""Until the commit nobody else names keys."""
 
 
 class KeysRotated(Exception):
@@ -173,29 +177,37 @@ async def bind(authority: Authority, ring: KeyRing, entry: audit.Entry | None = 
 
     ``entry`` goes into the audit in the same commit, under the new key.
     """
+    await authority.run(lambda tx: _name_keys(tx, ring, entry))
 
-    def unit(tx: Tx) -> None:
-        tx.change_many(_NAME_KEY, [{"id": name, "check_value": value} for name, value in ring.check_values().items()])
-        audit.adopt(tx, ring)
-        if entry is not None:
-            audit.record(tx, ring, entry)
 
-    await authority.run(unit)
+def _name_keys(tx: Tx, ring: KeyRing, entry: audit.Entry | None = None) -> None:
+    tx.change_many(_NAME_KEY, [{"id": name, "check_value": value} for name, value in ring.check_values().items()])
+    audit.adopt(tx, ring)
+    if entry is not None:
+        audit.record(tx, ring, entry)
 
 
 async def _bind_keys(authority: Authority, path: Path | None) -> KeyRing:
     rows, waits = await authority.read(lambda tx: (tx.rows(_KEYS_NAMED), audit.waits(tx)))
-    named: dict[str, str] = dict(rows)
     if path is None:
         ring = KeyRing.new()
-    elif named:
-        ring = load_key_file(path)
     else:
-        ring = open_key_file(path)
-    held = ring.check_values()
-    for name, value in named.items():
-        if path is not None and held.get(name) != value:
-            raise KeyMissing(f"the database relies on key {name}, which {path} does not hold")
-    if waits or not held.keys() <= named.keys():
-        await bind(authority, ring)
+        ring = load_key_file(path) if rows else open_key_file(path)
+        _check_held(ring, rows, path)
+
+    def unit(tx: Tx) -> None:
+        tx.change(_NAMING)
+        if path is not None:  # a replica that has another key file may have come first
+            _check_held(ring, tx.rows(_KEYS_NAMED), path)
+        _name_keys(tx, ring)
+
+    if waits or not ring.check_values().keys() <= {name for name, _ in rows}:
+        await authority.run(unit)
     return ring
+
+
+def _check_held(ring: KeyRing, named: Iterable[Row], path: Path) -> None:
+    held = ring.check_values()
+    for name, value in named:
+        if held.get(name) != value:
+            raise KeyMissing(f"the database relies on key {name}, which {path} does not hold")

@@ -198,7 +198,7 @@ class Authority(Protocol):
 
     @property
     def waits(self) -> Reclaimed | None:
-        """What ``reclaim`` answers, where it is known before: the bytes always wait. ``None`` where it is to be asked."""
+        """What ``reclaim`` answers, where that is known before: the bytes always wait. Else ``None``."""
         ...
 
     async def run(self, unit: Unit[T]) -> T:

@@ -13,6 +13,8 @@
 ``json_quote(value)``         A text, or a whole number, as JSON.
 ``instr(text, part)``         Where a text has another inside, counted from 1; 0 where it has not.
 ``least(one, other)``         The smaller of two values, neither of which is NULL.
+``digest(column)``            A number that is the same for the same text: an index of texts of any size is made of it,
+                              so it is asked for beside the text. Where an index takes any text it is the text.
 ``unindexed(column)``         The column, and no index that begins with it is to be taken. Where the planner goes by
                               statistics it is the column.
 ============================  =========================================================================================

@@ -57,6 +57,7 @@ def contradicts(one: str, other: str) -> str:
     """That the fact ``one`` begins after ``other``, or with it and was learned later, and cannot hold beside it."""
     names = ("org", "user_id", "namespace", "subject", "predicate_key")
     same = " AND ".join(f"{one}.{name} = {other}.{name}" for name in names)
+    same += "".join(f" AND digest({one}.{name}) = digest({other}.{name})" for name in ("subject", "predicate_key"))
     order = [f"({begins(fact)}, {fact}.recorded_at, {fact}.rid)" for fact in (one, other)]
     return f"""{same} AND {one}.exclusive = 1 AND {other}.exclusive = 1 AND {one}.object <> {other}.object
         AND {order[0]} > {order[1]}"""

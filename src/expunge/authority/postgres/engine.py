@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import psycopg
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from expunge.authority.port import ONE_ORG, AtHand, Examined, Inspected, KeptFile, Reclaimed, Tx, Unit
 from expunge.authority.postgres.compacting import DEFERRED, compact
-from expunge.authority.postgres.connection import REPEATED, faults, options, prepare
+from expunge.authority.postgres.connection import CUT_OFF, REPEATED, faults, options, prepare
 from expunge.authority.postgres.examine import examine
 from expunge.authority.postgres.locks import Again
 from expunge.authority.postgres.migrate import migrate
@@ -33,8 +35,14 @@ _KEPT_TO_ONE = "SELECT set_config('expunge.org', %s, true)"
 _WALLED = "SELECT row_security_active('sessions')"
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
+_RECONNECT_S = 1.0
+"""How long the pool tries to connect before it is asked again: left alone it pauses for longer and longer, also when
+the server is back."""
 _FEWEST_ATTEMPTS = 3
 """A unit may take longer than anybody waits for a lock; that others were in its way once does not end it."""
+
+# What the pool has to say of a connection that it did not get is said by our error; the driver's words name the user.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 
 class _Units(Protocol):
@@ -58,19 +66,19 @@ class PostgresAuthority:
     def __init__(self, place: PostgresPlace, *, busy_timeout_s: float, connections: int) -> None:
         self.place = place
         self._busy_timeout_s = busy_timeout_s
+        self._asked = options(place, lock_timeout_s=busy_timeout_s)
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="expunge-postgres")
         self._pool = self._a_pool(connections, "units")
         self._apart = self._a_pool(1, "census")
         self._walled = False
 
     def _a_pool(self, connections: int, name: str) -> ConnectionPool:
-        asked = options(self.place, lock_timeout_s=self._busy_timeout_s)
         return ConnectionPool(
-            asked.pop("conninfo"),
-            kwargs=asked,
+            kwargs=self._asked,
             min_size=0,
             max_size=connections,
             timeout=self._busy_timeout_s,
+            reconnect_timeout=_RECONNECT_S,
             configure=prepare,
             name=name,
             open=False,
@@ -147,21 +155,23 @@ class PostgresAuthority:
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: here.run(job))
 
     def _open(self, *, create: bool) -> None:
-        asked = options(self.place, lock_timeout_s=self._busy_timeout_s)
-        with faults(self.place), psycopg.connect(**asked) as connection:
+        with faults(self.place), psycopg.connect(**self._asked) as connection:
             migrate(connection, self.place, create=create)
             ((self._walled,),) = connection.execute(_WALLED).fetchall()
         self._pool.open()
         self._apart.open()
 
     def _write(self, unit: Unit[T], *, keep: bool = True) -> T:
+        return self._repeated(self._pool, lambda connection: self._attempt(connection, unit, keep=keep))
+
+    def _repeated(self, pool: ConnectionPool, attempt: Callable[[psycopg.Connection], T]) -> T:
         """Repeat a unit while nothing of it was committed; when the connection breaks in the commit, nobody knows."""
         give_up = time.monotonic() + self._busy_timeout_s
         attempts, pause = 0, _FIRST_PAUSE_S
         while True:
             try:
-                with faults(self.place), self._pool.connection() as connection:
-                    return self._attempt(connection, unit, keep=keep)
+                with faults(self.place), self._connected(pool) as connection:
+                    return attempt(connection)
             except _Repeat as fault:
                 attempts += 1
                 if attempts >= _FEWEST_ATTEMPTS and time.monotonic() >= give_up:
@@ -169,6 +179,25 @@ class PostgresAuthority:
                         raise fault.cause from None
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (spreads waiters; not a secret)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    @contextmanager
+    def _connected(self, pool: ConnectionPool) -> Iterator[psycopg.Connection]:
+        connection = self._taken(pool)
+        try:
+            yield connection
+        finally:
+            pool.putconn(connection)
+
+    def _taken(self, pool: ConnectionPool) -> psycopg.Connection:
+        """A connection of a pool. When there is none in time, the server is asked why, since the pool does not say."""
+        give_up = time.monotonic() + self._busy_timeout_s
+        while True:
+            try:
+                return pool.getconn(max(0.001, min(2 * _RECONNECT_S, give_up - time.monotonic())))
+            except PoolTimeout:
+                if time.monotonic() >= give_up:
+                    psycopg.connect(**self._asked).close()
+                    raise
 
     def _attempt(self, connection: psycopg.Connection, unit: Unit[T], *, keep: bool) -> T:
         sending, ending = Sending(connection), False
@@ -179,13 +208,12 @@ class PostgresAuthority:
             sending.end("COMMIT" if keep else "ROLLBACK")
         except BaseException as fault:
             sending.give_up()
-            if ending and connection.closed:
+            if ending and connection.closed and not isinstance(fault, CUT_OFF):
                 raise DatabaseAway(
                     f"the connection to {self.place.shown} broke while it committed",
                     hint="look whether it was written, and repeat it with its idempotency key if not",
                 ) from fault
-            if isinstance(fault, (*REPEATED, Again)) or connection.closed:
-                raise _Repeat(fault) from fault
+            _repeat_if(connection, fault)
             raise
         return result
 
@@ -196,30 +224,39 @@ class PostgresAuthority:
             sending.send(_KEPT_TO_ONE, (org,))
 
     def _compact(self) -> Reclaimed:
-        with faults(self.place), self._apart.connection() as connection:
+        with faults(self.place), self._connected(self._apart) as connection:
             return compact(connection)
 
     def _examine(self) -> Examined:
-        with faults(self.place), self._pool.connection() as connection:
+        with faults(self.place), self._connected(self._pool) as connection:
             return examine(connection)
 
     def _read(self, pool: ConnectionPool, unit: Unit[T]) -> T:
-        with faults(self.place), pool.connection() as connection:
-            sending = Sending(connection)
-            try:
-                self._begin(sending, _BEGIN_READING)
-                answer = unit(PostgresTx(sending, holds=False))
-                sending.end("ROLLBACK")
-            except BaseException:
-                sending.give_up()
-                raise
-            return answer
+        return self._repeated(pool, lambda connection: self._look(connection, unit))
+
+    def _look(self, connection: psycopg.Connection, unit: Unit[T]) -> T:
+        sending = Sending(connection)
+        try:
+            self._begin(sending, _BEGIN_READING)
+            answer = unit(PostgresTx(sending, holds=False))
+            sending.end("ROLLBACK")
+        except BaseException as fault:
+            sending.give_up()
+            _repeat_if(connection, fault)
+            raise
+        return answer
 
     def _glance(self, unit: Unit[T]) -> T:
         if self._walled and ONE_ORG.get() is not None:
             return self._read(self._pool, unit)  # what keeps it to one org lasts as long as a transaction
-        with faults(self.place), self._pool.connection() as connection:
+        return self._repeated(self._pool, lambda connection: self._peek(connection, unit))
+
+    def _peek(self, connection: psycopg.Connection, unit: Unit[T]) -> T:
+        try:
             return unit(PostgresTx(Sending(connection, along=False), holds=False))
+        except BaseException as fault:
+            _repeat_if(connection, fault)
+            raise
 
     def _count(self, unit: Unit[T]) -> T:
         return self._read(self._apart, unit)
@@ -231,3 +268,9 @@ class _Repeat(Exception):
     def __init__(self, cause: BaseException) -> None:
         super().__init__()
         self.cause = cause
+
+
+def _repeat_if(connection: psycopg.Connection, fault: BaseException) -> None:
+    """Begin anew after what is repeated; also when the connection broke before anything was committed."""
+    if isinstance(fault, (*REPEATED, *CUT_OFF, Again)) or connection.closed:
+        raise _Repeat(fault) from fault

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
@@ -19,7 +19,7 @@ SCHEMA = "expunge"
 class PostgresPlace:
     """A database on a server."""
 
-    url: str
+    url: str = field(repr=False)
     shown: str
     """The place as messages name it: host and database, and nothing of who connects."""
 
@@ -31,6 +31,13 @@ class PostgresPlace:
             SettingsError: the URL cannot be read.
 
         """
+        # Of a password with these signs the driver would take a part for the host or the database, and show it.
+        before, _, after = url.partition("?")[0].partition("://")[2].partition("@")
+        if after and ("/" in before or "@" in after):
+            raise SettingsError(
+                "the database URL has an @ or a / where none can be",
+                hint="write them as %40 and %2F in a user, a password or a database",
+            )
         try:
             parts = conninfo_to_dict(url)
         except psycopg.ProgrammingError:

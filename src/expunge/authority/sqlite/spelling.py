@@ -13,6 +13,7 @@ _INSTANT = rf"""strftime('"%Y-%m-%dT%H:%M:%S', {_SINCE} / 1000000 + {_YEAR_1}, '
 _WORDS = (
     (re.compile(r"\b(?:text|number)_in\(([\w.:]+), '(\w+)'\)"), r"json_extract(\1, '$.\2')"),
     (re.compile(r"\bfirst_(?:text|number)\(([\w.:]+), '(\w+)'\)"), r"json_extract(\1, '$[0].\2')"),
+    (re.compile(r"\bdigest\(([\w.:]+)\)"), r"\1"),
     (re.compile(r"\bunindexed\(([\w.]+)\)"), r"+\1"),
     (re.compile(r"\binstant_text\(([\w.]+)\)"), _INSTANT),
     (re.compile(r"\bshare_text\("), "printf('%!.17g', "),
