@@ -16,6 +16,7 @@ from psycopg_pool import ConnectionPool
 from expunge.authority.port import AtHand, Examined, Inspected, KeptFile, Reclaimed, Tx, Unit
 from expunge.authority.postgres.connection import REPEATED, faults, options, prepare
 from expunge.authority.postgres.examine import examine
+from expunge.authority.postgres.files import SNAPSHOT, checkpoint, opened_files
 from expunge.authority.postgres.locks import Again
 from expunge.authority.postgres.migrate import migrate
 from expunge.authority.postgres.place import SCHEMA, PostgresPlace
@@ -130,8 +131,8 @@ class PostgresAuthority:
         return await self._hop(lambda: self._read(self._pool, examine))
 
     async def inspect(self, work: Callable[[Tx, Sequence[KeptFile]], T]) -> Inspected[T]:
-        """Run a unit that reads; the files are the server's, and are not opened from here."""
-        return Inspected(await self.read_apart(lambda tx: work(tx, ())), changed=False)
+        """Run a unit that reads on a snapshot, with the files of the server that hold our schema open beside it."""
+        return await self._hop(lambda: self._inspect(work))
 
     async def close(self) -> None:
         """Wait for what runs and close the connections."""
@@ -192,6 +193,20 @@ class PostgresAuthority:
                 connection.execute(f"VACUUM (INDEX_CLEANUP ON) {SCHEMA}.{name}")
                 connection.execute(f"REINDEX TABLE CONCURRENTLY {SCHEMA}.{name}")
             connection.execute("CHECKPOINT")
+
+    def _inspect(self, work: Callable[[Tx, Sequence[KeptFile]], T]) -> Inspected[T]:
+        """Have the server write its pages out, and look; ``changed`` when anybody on it has committed meanwhile."""
+        ((before,),) = self._count(lambda tx: tx.rows(SNAPSHOT))
+        with faults(self.place), self._apart.connection() as connection:
+            wrote = checkpoint(connection)
+
+        def unit(tx: Tx) -> tuple[T, tuple[str, ...]]:
+            with opened_files(tx, self.place, wrote=wrote) as opened:
+                return work(tx, opened.files), tuple(opened.left_out)
+
+        answer, left_out = self._count(unit)
+        ((after,),) = self._count(lambda tx: tx.rows(SNAPSHOT))
+        return Inspected(answer, before != after, left_out)
 
     def _read(self, pool: ConnectionPool, unit: Unit[T]) -> T:
         with faults(self.place), pool.connection() as connection:
