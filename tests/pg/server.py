@@ -143,6 +143,23 @@ def _keeper(folder: Path) -> subprocess.Popen[bytes]:
     return process
 
 
+@contextmanager
+def another_server() -> Iterator[str]:
+    """A server beside that of the run, for tests that read its files or change its settings; it ends in the same way."""
+    folder = Path(tempfile.mkdtemp(prefix="expunge-pg-", dir=_place()))
+    folder.chmod(0o711)
+    alive = keeper.locked(folder / "alive", wait=True)
+    assert alive is not None
+    try:
+        yield _asked(folder)
+    finally:
+        os.close(alive)
+        for process in _started:
+            if process.args[-1] == folder:  # type: ignore[index]
+                process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def fresh_database(server_url: str, template: str | None = None) -> str:
     """Make a database with a name of its own, and give its URL.
 

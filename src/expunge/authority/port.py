@@ -78,18 +78,26 @@ class Examined:
     uncovered: list[str] = field(default_factory=list)
 
 
+FileForm = Literal["database", "log", "heap", "index", "toast", "wal", "other"]
+"""The layout of a file: a SQLite ``database``, and the ``log`` that is written ahead of one; of a PostgreSQL server a
+segment of a table (``heap``), of an ``index``, of the long values of a table (``toast``), or of its log (``wal``)."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeptFile:
-    """A file in which an authority keeps what it was given, open for reading by offset and length.
-
-    ``form`` is its layout: a SQLite ``database``, the ``log`` that is written ahead of one, or ``other``.
-    """
+    """A file in which an authority keeps what it was given, open for reading by offset and length."""
 
     path: Path
-    form: Literal["database", "log", "other"]
+    form: FileForm
     size: int
     read: Callable[[int, int], bytes]
     """Bytes from an offset; fewer than asked for, where the file ends."""
+    relation: int | None = None
+    """Of a file of a server: the number of the table or index that it is a segment of."""
+    first_page: int = 0
+    """Which page of it this segment begins with."""
+    fault: str | None = None
+    """Why it cannot be read, and what to do about it; one that can has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,8 @@ class Inspected(Generic[T]):
 
     answer: T
     changed: bool
+    left_out: tuple[str, ...] = ()
+    """What the authority keeps, or may keep, and did not open."""
 
 
 class Tx(Protocol):
@@ -255,7 +265,7 @@ class Authority(Protocol):
         """As ``read_apart``, with every file of the store open for reading, byte for byte.
 
         The snapshot is taken before the files are opened and held to the end, so that nothing that it reads is written
-        over meanwhile. There are no files where all is in memory.
+        over meanwhile. There are no files where all is in memory. One that cannot be opened is there with the reason.
         """
         ...
 

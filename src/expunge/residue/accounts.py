@@ -65,6 +65,8 @@ class Standing(StrEnum):
     """The definition of the tables, the same in every database."""
     DIGITS = "digits"
     """Hexadecimal digits in the middle of a hash."""
+    FOREIGN = "foreign"
+    """What the server keeps of another database, or of a table that is not ours."""
     NOTHING = "nothing"
     """No record: residue."""
 
@@ -96,6 +98,8 @@ def nothing(words: str, collection: str | None = None) -> Account:
 
 DIGITS = Account(Standing.DIGITS, "digits of a hash")
 """What stands within a run of hexadecimal digits, by chance."""
+FOREIGN = Account(Standing.FOREIGN, "of another database, or of a table that is not ours")
+"""What the log of a server has of others."""
 _CATALOG = Account(Standing.SCHEMA, "the names of tables and columns")
 
 
@@ -108,7 +112,11 @@ class Accounts:
 
     def of(self, spot: Spot, *, in_hash: bool) -> Account:
         """What accounts for bytes in a spot; ``in_hash``: they are hexadecimal digits amid others."""
-        account = self._of(spot.tree.table, spot.key, spot.column)
+        return self.of_row(spot.tree.table, spot.key, spot.column, in_hash=in_hash)
+
+    def of_row(self, table: str, key: Key | None, column: str | None, *, in_hash: bool) -> Account:
+        """What accounts for bytes in a column of a row, by the key of the row."""
+        account = self._of(table, key, column)
         return DIGITS if in_hash and not account.accounts else account
 
     def of_ref(self, collections: frozenset[str], ref: str) -> Account:

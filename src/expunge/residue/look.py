@@ -12,6 +12,7 @@ from expunge.residue.bodies import Bodies, Shelf
 from expunge.residue.database import Files
 from expunge.residue.entries import FEWEST_WORDS, Entries
 from expunge.residue.needles import SHORTEST, Form, Needle, database_forms, whole_forms
+from expunge.residue.served import ServedFiles
 from expunge.residue.tally import Tally, Unknown
 from expunge.search import embed
 from expunge.search.index import packed
@@ -19,11 +20,9 @@ from expunge.search.words import words_of
 from expunge.stores import files_of
 from expunge.system import System
 
-NOT_SEARCHED = (
-    "the key file: it holds keys and no text",
-    "the shared memory of the log (-shm): it holds numbers of pages",
-    "blocks below the file system, backups, and copies on other machines",
-)
+_KEYS = "the key file: it holds keys and no text"
+_BELOW = "blocks below the file system, backups, and copies on other machines"
+_SHARED_MEMORY = "the shared memory of the log (-shm): it holds numbers of pages"
 
 
 @dataclass(slots=True)
@@ -58,17 +57,22 @@ async def look(system: System, org: str, needles: Sequence[Needle]) -> Look:
             raise NotOffered("a database in memory has no files to look into", hint="name a file: --db ./expunge.db")
         accounts, tally = Accounts(tx, now), Tally()
         database = database_forms(needles, vectors)
-        Files(tx, files, accounts, database, tally).look(Entries(words))
+        left_out = []
+        if any(file.form == "database" for file in files):
+            Files(tx, files, accounts, database, tally).look(Entries(words))
+            left_out = [_SHARED_MEMORY]
+        else:
+            ServedFiles(tx, files, accounts, database, tally).look(words)
         bodies = Bodies(accounts, whole_forms(needles), tally)
         bodies.look(shelves)
-        looked = [(str(file.path), file.size) for file in files]
-        return Look(tally, [*looked, *bodies.looked], bodies.not_text)
+        looked = [(str(file.path), file.size) for file in files if file.fault is None]
+        return Look(tally, [*looked, *bodies.looked], bodies.not_text, left_out)
 
     inspected = await system.authority.inspect(work)
     found = inspected.answer
     found.changed = inspected.changed
     found.tally.unknown += unknown
-    found.not_searched = [*NOT_SEARCHED, *_left_out(system, needles, words)]
+    found.not_searched = [_KEYS, *found.not_searched, *inspected.left_out, _BELOW, *_left_out(system, needles, words)]
     found.forms = [form for form in Form if form is not Form.VECTOR or vectors]
     return found
 

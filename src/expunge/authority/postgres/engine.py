@@ -20,6 +20,7 @@ from expunge.authority.port import ONE_ORG, AtHand, Examined, Inspected, KeptFil
 from expunge.authority.postgres.compacting import DEFERRED, compact
 from expunge.authority.postgres.connection import CUT_OFF, REPEATED, faults, options, prepare
 from expunge.authority.postgres.examine import examine
+from expunge.authority.postgres.files import SNAPSHOT, checkpoint, opened_files
 from expunge.authority.postgres.locks import Again
 from expunge.authority.postgres.migrate import migrate
 from expunge.authority.postgres.place import PostgresPlace
@@ -141,8 +142,8 @@ class PostgresAuthority:
         return await self._hop(self._examine)
 
     async def inspect(self, work: Callable[[Tx, Sequence[KeptFile]], T]) -> Inspected[T]:
-        """Run a unit that reads; the files are the server's, and are not opened from here."""
-        return Inspected(await self.read_apart(lambda tx: work(tx, ())), changed=False)
+        """Run a unit that reads on a snapshot, with the files of the server that hold our schema open beside it."""
+        return await self._hop(lambda: self._inspect(work))
 
     async def close(self) -> None:
         """Wait for what runs and close the connections."""
@@ -230,6 +231,20 @@ class PostgresAuthority:
     def _examine(self) -> Examined:
         with faults(self.place), self._connected(self._pool) as connection:
             return examine(connection)
+
+    def _inspect(self, work: Callable[[Tx, Sequence[KeptFile]], T]) -> Inspected[T]:
+        """Have the server write its pages out, and look; ``changed`` when anybody on it has committed meanwhile."""
+        ((before,),) = self._count(lambda tx: tx.rows(SNAPSHOT))
+        with faults(self.place), self._apart.connection() as connection:
+            wrote = checkpoint(connection)
+
+        def unit(tx: Tx) -> tuple[T, tuple[str, ...]]:
+            with opened_files(tx, self.place, wrote=wrote) as opened:
+                return work(tx, opened.files), tuple(opened.left_out)
+
+        answer, left_out = self._count(unit)
+        ((after,),) = self._count(lambda tx: tx.rows(SNAPSHOT))
+        return Inspected(answer, before != after, left_out)
 
     def _read(self, pool: ConnectionPool, unit: Unit[T]) -> T:
         return self._repeated(pool, lambda connection: self._look(connection, unit))
