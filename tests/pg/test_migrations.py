@@ -218,7 +218,8 @@ async def test_no_text_is_compared_by_the_language_of_the_database(empty: str) -
 
 def _migrates_slowly(url: str) -> None:
     """Make the schema, and stand still before the commit."""
-    migrate.migrations = lambda real=migrate.migrations(): [*real, (2, "SELECT pg_sleep(0.5)")]  # type: ignore[assignment]
+    known = migrate.migrations()
+    migrate.migrations = lambda: [*known, (2, "SELECT pg_sleep(0.5)")]  # type: ignore[assignment]
     asyncio.run(opening(url))
 
 
@@ -229,7 +230,7 @@ async def test_a_kill_in_the_middle_leaves_nothing_half_made(tmp_path: Path, emp
     until = time.monotonic() + _PATIENCE_S
     while not rows(empty, asleep)[0][0]:
         assert time.monotonic() < until
-        time.sleep(0.01)
+        await asyncio.sleep(0.01)
     os.kill(child.pid, signal.SIGKILL)
     assert child.end().signal == signal.SIGKILL
     with pytest.raises(DatabaseMissing):  # and while its server process is still at it, nothing is seen
