@@ -3,7 +3,8 @@
 Run as ``python keeper.py FOLDER`` by whichever test process needs a server first. What it says stands in files there:
 ``url`` when the server answers, ``failed`` with the reason when it could not be started. The run keeps a lock on
 ``alive``; the system takes that lock away however the run ends, and the keeper then ends the server and removes the
-folder. Its own lock, on ``kept``, is held for as long as it has something to do.
+folder. Its own lock, on ``kept``, is held for as long as it has something to do. A server that a test has for itself
+lies in a folder inside of that one, and is ended and removed with it if the test could not.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class Server:
         self._settings = _SETTINGS | settings
         self.url = f"postgresql://postgres@/postgres?host={folder}/socket"
         self._binaries = installed()
+        self._has_copies = False
         self._process: subprocess.Popen[bytes] | None = None
         self._as: dict[str, Any] = {"cwd": "/", "stdin": subprocess.DEVNULL, "env": {"LC_ALL": "C", "PATH": os.defpath}}
         self._owner = os.geteuid()
@@ -92,19 +94,27 @@ class Server:
             self._owner = user.pw_uid
             self._as |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
+    def run_from(self, binaries: Path) -> None:
+        """Let it have its programs from where its user can read them already."""
+        self._binaries, self._has_copies = binaries, True
+
     def start(self) -> None:
         """Make the data folder, start the server and wait for its first answer."""
-        if self._owner != os.geteuid():
+        if self._owner != os.geteuid() and not self._has_copies:
             self._copy_binaries()
         for name in ("data", "socket"):
             (self.folder / name).mkdir(mode=0o700)
             os.chown(self.folder / name, self._owner, -1)
         data = str(self.folder / "data")
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Start it on the data that are there."""
         settings = {"unix_socket_directories": str(self.folder / "socket"), **self._settings}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
-            command = [str(self._binaries / "bin/postgres"), "-D", data, *options]
+            command = [str(self._binaries / "bin/postgres"), "-D", str(self.folder / "data"), *options]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._as)
         said(self.folder / "pid", str(self._process.pid))
         self._wait_for_answer(self._process)
@@ -119,6 +129,18 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        (self.folder / "pid").unlink()
+        self._process = None
+
+    @property
+    def owner(self) -> int:
+        """The user whom it runs as."""
+        return self._owner
+
+    @property
+    def binaries(self) -> Path:
+        """Where it has its programs from."""
+        return self._binaries
 
     def _copy_binaries(self) -> None:
         """Copy them to where the other user can read them: a checkout may lie in a home that is closed to it."""
@@ -166,6 +188,7 @@ def keep(folder: Path) -> None:
         try:
             server = Server(folder)
             server.start()
+            said(folder / "binaries", str(server.binaries))
             said(folder / "url", server.url)
         except Exception:  # noqa: BLE001 - whatever it was, each test that wants the server tells it
             log = folder / "log"
@@ -173,6 +196,9 @@ def keep(folder: Path) -> None:
             said(folder / "failed", f"{traceback.format_exc()}\n{tail}")
         locked(folder / "alive", wait=True)
     finally:
+        for pid in folder.glob("*/pid"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid.read_text()), signal.SIGQUIT)
         if server is not None:
             server.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,8 +78,6 @@ class ServerOfRun:
 
 def configure(config: pytest.Config) -> None:
     """Make ready for a server, without starting it."""
-    if os.environ.get(GIVEN):
-        return
     if hasattr(config, "workerinput"):
         config.stash[_FOLDER] = Path(config.workerinput["postgres_folder"])
     else:
@@ -90,6 +90,23 @@ def server_of(config: pytest.Config) -> str:
     :raises RuntimeError: it cannot be started; never a skip, which would hide it.
     """
     return os.environ.get(GIVEN) or _asked(config.stash[_FOLDER])
+
+
+@contextmanager
+def own_server(config: pytest.Config, **settings: str) -> Iterator[keeper.Server]:
+    """A server for a test that stops it, or makes things of the whole server; never the one that is given."""
+    folder = config.stash[_FOLDER]
+    _asked(folder)  # whose keeper ends this one, too, when the run is killed
+    own = Path(tempfile.mkdtemp(prefix="own-", dir=folder))
+    own.chmod(0o711)
+    server = keeper.Server(own, **settings)
+    server.run_from(Path((folder / "binaries").read_text(encoding="utf-8")))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(own, ignore_errors=True)
 
 
 _started: list[subprocess.Popen[bytes]] = []
