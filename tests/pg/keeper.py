@@ -84,8 +84,8 @@ class Server:
         self.folder = folder
         self._settings = _SETTINGS | settings
         self.url = f"postgresql://postgres@/postgres?host={folder}/socket"
-        self._binaries = binaries or installed()
-        self._has_copies = binaries is not None
+        self._binaries = installed()
+        self._has_copies = False
         self._process: subprocess.Popen[bytes] | None = None
         self._as: dict[str, Any] = {"cwd": "/", "stdin": subprocess.DEVNULL, "env": {"LC_ALL": "C", "PATH": os.defpath}}
         self._owner = os.geteuid()
@@ -93,6 +93,10 @@ class Server:
             user = pwd.getpwnam(UNPRIVILEGED)
             self._owner = user.pw_uid
             self._as |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+    def run_from(self, binaries: Path) -> None:
+        """Let it have its programs from where its user can read them already."""
+        self._binaries, self._has_copies = binaries, True
 
     def start(self) -> None:
         """Make the data folder, start the server and wait for its first answer."""

@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +51,7 @@ async def opening(url: str, **options: Any) -> PostgresAuthority:
     return await PostgresAuthority.open(PostgresPlace.parse(url), **{"create": True, **options})
 
 
-def written_by(settings: Settings, name: str, go: Callable[[], None] = lambda: None) -> list[str]:
+def written_by(settings: Settings, name: str, go: Callable[[], None]) -> list[str]:
     """Open the database as soon as the others do, write an episode, and give the ids of the keys."""
 
     async def work() -> list[str]:
@@ -77,10 +78,10 @@ class Start:
         os.close(self._reading)
 
 
-def at_once(jobs: list[Callable[[Callable[[], None]], Any]]) -> list[Any]:
+def at_once(jobs: Iterable[Callable[[Callable[[], None]], Any]]) -> list[Any]:
     """What jobs give back that run in a process each, or the text of what they raise."""
     start = Start()
-    children = [Child(lambda job=job: job(start.wait)) for job in jobs]
+    children = [Child(partial(job, start.wait)) for job in jobs]
     start.give()
     return [ended.value or ended.error for ended in (child.end() for child in children)]
 
@@ -88,8 +89,7 @@ def at_once(jobs: list[Callable[[Callable[[], None]], Any]]) -> list[Any]:
 async def test_replicas_that_start_at_once_have_one_schema_and_one_set_of_keys(tmp_path: Path, empty: str) -> None:
     """Issue: migrations under a lock. On an empty database all come up, and what each wrote is there."""
     settings = settings_of(empty, tmp_path)
-    jobs = [lambda go, name=f"e{n}": written_by(settings, name, go) for n in range(REPLICAS)]
-    found = at_once(jobs)
+    found = at_once(partial(written_by, settings, f"e{n}") for n in range(REPLICAS))
     assert len(found[0]) == 2  # one for pseudonyms, one for receipts
     assert found == [found[0]] * REPLICAS
     assert rows(empty, "SELECT version, application FROM expunge.schema_version") == [(1, "expunge")]
@@ -103,8 +103,7 @@ async def test_replicas_that_start_at_once_have_one_schema_and_one_set_of_keys(t
 async def test_of_two_first_starts_with_different_keys_one_is_refused(tmp_path: Path, empty: str) -> None:
     """Design 4: a database never relies on keys that only one of its replicas has; the one that came first goes on."""
     await (await opening(empty)).close()
-    jobs = [lambda go, n=n: written_by(settings_of(empty, tmp_path, f"keys-{n}"), f"e{n}", go) for n in range(2)]
-    found = at_once(jobs)
+    found = at_once(partial(written_by, settings_of(empty, tmp_path, f"keys-{n}"), f"e{n}") for n in range(2))
     refused = [text for text in found if isinstance(text, str)]
     (keys,) = [names for names in found if isinstance(names, list)]
     assert len(refused) == 1
@@ -218,8 +217,8 @@ async def test_no_text_is_compared_by_the_language_of_the_database(empty: str) -
 
 def _migrates_slowly(url: str) -> None:
     """Make the schema, and stand still before the commit."""
-    known = migrate.migrations()
-    migrate.migrations = lambda: [*known, (2, "SELECT pg_sleep(0.5)")]  # type: ignore[assignment]
+    slow = [*migrate.migrations(), (2, "SELECT pg_sleep(0.5)")]
+    migrate.migrations = lambda: slow  # type: ignore[assignment]
     asyncio.run(opening(url))
 
 
