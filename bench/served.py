@@ -41,7 +41,7 @@ def server(folder: Path) -> Iterator[str]:
     for parent in (place, *place.parents):
         if parent.stat().st_uid == folder.stat().st_uid and not parent.stat().st_mode & 0o001:
             parent.chmod(parent.stat().st_mode | 0o011)  # ours; the server runs as somebody else and has to get through
-    started = Server(place, **_ROOM)
+    started = Server(place, None, **_ROOM)
     started.start()
     try:
         yield started.url

@@ -99,7 +99,7 @@ def own_server(config: pytest.Config, **settings: str) -> Iterator[keeper.Server
     _asked(folder)  # whose keeper ends this one, too, when the run is killed
     own = Path(tempfile.mkdtemp(prefix="own-", dir=folder))
     own.chmod(0o711)
-    server = keeper.Server(own, **settings)
+    server = keeper.Server(own, None, **settings)
     server.run_from(Path((folder / "binaries").read_text(encoding="utf-8")))
     try:
         server.start()

@@ -16,7 +16,8 @@ from expunge.authority.port import Reclaimed
 from expunge.authority.postgres.place import SCHEMA
 
 DEFERRED = Reclaimed(
-    "removed rows wait for a vacuum and their keys for new indexes; the write-ahead log still has them",
+    "removed rows stay in tables, indexes and the planner's samples until those are written anew, and in the "
+    "write-ahead log",
     "expunge reclaim",
 )
 """What an erasure says: to do it each time would cost the whole of every table, whatever was removed of it."""
@@ -27,6 +28,9 @@ _DEAD = "SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_all_tables WHE
 _TOAST = "SELECT reltoastrelid FROM pg_class WHERE relnamespace = %s::regnamespace AND reltoastrelid <> 0"
 _HALF_BUILT = """SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
     WHERE c.relnamespace = %s::regnamespace AND NOT i.indisvalid AND c.relname ~ '_cc(new|old)\\d*$'"""
+_SAMPLES_ARE_OURS = """SELECT rolsuper OR CASE WHEN current_setting('server_version_num')::int >= 170000
+    THEN has_table_privilege('pg_catalog.pg_statistic', 'MAINTAIN') ELSE false END
+    FROM pg_roles WHERE rolname = current_user"""
 _HERE = "SELECT pg_walfile_name(pg_current_wal_insert_lsn())"
 _RECYCLED = "SELECT current_setting('wal_recycle') = 'on'"
 _OLDEST_LOG = "SELECT min(substr(name, 9)) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}$'"
@@ -49,6 +53,9 @@ def compact(connection: psycopg.Connection) -> Reclaimed:
     if _dead(connection):
         return Reclaimed("somebody reads an older state, or changes rows meanwhile, so removed rows stay",
                          "expunge reclaim")  # fmt: skip
+    if not connection.execute(_SAMPLES_ARE_OURS).fetchall()[0][0]:
+        return Reclaimed("this role may not write the planner's samples anew, and old ones hold values of removed rows",
+                         "a vacuum (full) of pg_statistic, and expunge reclaim")  # fmt: skip
     return Reclaimed() if _log_has_gone(connection, here) else Reclaimed(
         "the server's write-ahead log keeps what was written until its files are removed or written over",
         "its files as of now are gone (with wal_recycle off: at a checkpoint in a later file), and expunge reclaim",
