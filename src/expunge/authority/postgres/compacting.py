@@ -26,8 +26,6 @@ _OURS = """SELECT bool_and(pg_has_role(relowner, 'USAGE')) FROM pg_class
     WHERE relnamespace = %s::regnamespace AND relkind = 'r'"""
 _DEAD = "SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_all_tables WHERE schemaname = %s OR relid IN ({})"
 _TOAST = "SELECT reltoastrelid FROM pg_class WHERE relnamespace = %s::regnamespace AND reltoastrelid <> 0"
-_HALF_BUILT = """SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-    WHERE c.relnamespace = %s::regnamespace AND NOT i.indisvalid AND c.relname ~ '_cc(new|old)\\d*$'"""
 _SAMPLES_ARE_OURS = """SELECT rolsuper OR CASE WHEN current_setting('server_version_num')::int >= 170000
     THEN has_table_privilege('pg_catalog.pg_statistic', 'MAINTAIN') ELSE false END
     FROM pg_roles WHERE rolname = current_user"""
@@ -37,19 +35,21 @@ _OLDEST_LOG = "SELECT min(substr(name, 9)) FROM pg_ls_waldir() WHERE name ~ '^[0
 
 
 def compact(connection: psycopg.Connection) -> Reclaimed:
-    """Vacuum every table of ours, build its indexes anew, and let the log move on as far as the role may.
+    """Write every table of ours and its indexes anew, and let the log move on as far as the role may.
+
+    Each table is locked while it is written, so this is for a quiet hour.
 
     The answer is read from the server and not taken for granted: rows that somebody can still see stay, and a role
-    that does not own the tables can do neither.
+    that does not own the tables can do nothing.
     """
     if not connection.execute(_OURS, (SCHEMA,)).fetchall()[0][0]:
-        return Reclaimed("this role does not own the tables, so it can neither vacuum them nor build new indexes",
+        return Reclaimed("this role does not own the tables, so it cannot write them anew",
                          "their owner runs expunge reclaim")  # fmt: skip
     ((here,),) = connection.execute(_HERE).fetchall()
     try:
         _vacuum(connection)
     except (errors.LockNotAvailable, errors.DeadlockDetected):
-        return Reclaimed("somebody works on a table for long, so not every index was built anew", "expunge reclaim")
+        return Reclaimed("somebody works on a table for long, so not every one was written anew", "expunge reclaim")
     if _dead(connection):
         return Reclaimed("somebody reads an older state, or changes rows meanwhile, so removed rows stay",
                          "expunge reclaim")  # fmt: skip
@@ -63,19 +63,12 @@ def compact(connection: psycopg.Connection) -> Reclaimed:
 
 
 def _vacuum(connection: psycopg.Connection) -> None:
-    _drop_half_built(connection)
     for (name,) in connection.execute(_TABLES, (SCHEMA,)).fetchall():
         table = sql.Identifier(SCHEMA, name)
         # A plain vacuum moves rows together and leaves what stood behind them in the page until it is written over.
         connection.execute(sql.SQL("VACUUM (FULL) {}").format(table))
         connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(table))  # counts what is left, and samples it anew
     connection.execute("VACUUM (FULL) pg_catalog.pg_statistic")  # the samples of before held values of removed rows
-
-
-def _drop_half_built(connection: psycopg.Connection) -> None:
-    """What an attempt that was broken off has left: it would be kept up with every write, and never be used."""
-    for (name,) in connection.execute(_HALF_BUILT, (SCHEMA,)).fetchall():
-        connection.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(SCHEMA, name)))
 
 
 def _dead(connection: psycopg.Connection) -> int:
