@@ -86,6 +86,7 @@ def test_values_are_found_where_they_stand(at, method, packed, text):
         found = [(one.at, one.size, one.data) for one in compressed_in(block, step)]
         assert found == ([(at, len(packed) + 8, text)] if at % step == 0 else [])
     assert list(compressed_in(block[: at + len(header + packed) - 1], 1)) == []
+    assert not any(list(compressed_in(bytes(size), 1)) for size in range(20))
 
 
 def test_a_value_in_chunks_says_what_it_was():

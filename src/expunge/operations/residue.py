@@ -53,7 +53,7 @@ class TextFound(Output):
 class HitShown(Output):
     """A hit: the number and length of the text, its form, where it stands, and what accounts for it.
 
-    ``standing`` is ``record``, ``hidden``, ``declared``, ``schema`` or ``digits``, or ``nothing`` for residue.
+    ``standing`` is ``record``, ``hidden``, ``declared``, ``schema``, ``digits``, ``foreign``; of residue ``nothing``.
     """
 
     text: int

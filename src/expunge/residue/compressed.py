@@ -63,7 +63,7 @@ def compressed_in(block: bytes, step: int) -> Iterator[Decoded]:
 
     Of the header the first word is the length times 4 plus 2, the second the length before and the method.
     """
-    for start in range(0, 4, step):
+    for start in range(0, 4 if len(block) > HEADER_BYTES + 4 else 0, step):
         words = np.frombuffer(block, np.dtype("<u4"), (len(block) - start) // 4, start)
         sizes, told = words[:-1] >> 2, words[1:]
         was = told & np.uint32(_SIZE)

@@ -133,7 +133,8 @@ class Segment:
                 row = _in_image(self.records[block.at : block.data_at], at - block.at, block.hole_at, page_bytes)
             elif found is not None and block.data_at <= at < block.end:
                 kind, info = self.records[found[0] + 17], self.records[found[0] + 16]
-                flags = self.records[blocks[-1].end + _FLAGS_AT] if blocks[-1].end + _FLAGS_AT < found[1] else 0
+                flags_at = blocks[-1].end + _FLAGS_AT
+                flags = int.from_bytes(self.records[flags_at : flags_at + 1], "little")
                 data = self.records[block.data_at : block.end]
                 row = _in_data(data, at - block.data_at, (kind, info & _OPERATION), flags)
             else:
@@ -204,7 +205,7 @@ def _header(data: bytes, at: int) -> tuple[int, int]:
 
 def _in_image(image: bytes, at: int, hole_at: int, page_bytes: int) -> bytes | None:
     """The row at some byte of the image of a page, which leaves out what is not in use."""
-    hole = page_bytes - len(image)
+    hole = max(page_bytes - len(image), 0)
     page = image[:hole_at] + bytes(hole) + image[hole_at:]
     at += hole if at >= hole_at else 0
     row = row_at(page, at, at + 1)

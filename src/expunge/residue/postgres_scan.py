@@ -74,6 +74,8 @@ class Finder:
 
     def in_segment(self, file: KeptFile, segment: Segment) -> Iterator[Found]:
         """In a segment of the log, where nothing has a place that is a multiple of anything."""
+        if not segment.own:
+            return
         end = segment.offset(segment.own - 1)
         for found in self._in(segment.records, file, segment.offset):
             if found.start <= end:

@@ -106,6 +106,8 @@ class _Look:
         self._page = lru_cache(_KEPT_PAGES)(self._read_page)
         self._holders: dict[int, dict[tuple[str, Row], Account]] = defaultdict(dict)
         """By pattern the rows that stand and hold it."""
+        self._holder_of: dict[int, Account] = {}
+        """By needle one of those that account for it."""
         self._waiting: list[tuple[Found, Callable[[Found], _Settled]]] = []
         self._settled: list[_Settled] = []
 
@@ -120,6 +122,7 @@ class _Look:
                 self._wait(self._finder.in_other(file), self._settle_other)
         self._look_into_log()
         self._settled += [settle(found) for found, settle in self._waiting]
+        self._read_holders()
         self._tell()
 
     def _wait(self, found: Iterable[Found], settle: Callable[[Found], _Settled]) -> None:
@@ -192,21 +195,21 @@ class _Look:
     def _settle_value(
         self, found: Found, table: Table, owners: Mapping[int, _Owner], rows: Mapping[Place, Row]
     ) -> None:
+        owner, noted = owners.get(found.value or 0), table.name == STATISTICS
+        words = f"a long value of {table.name} that no row has"
         if found.value is None:
             words = f"the unused space of a page of long values of {table.name}"
+        if owner is not None:
+            pieces = self._pieces(owner.file, owner.place, table)
+            column = _column_at(pieces, owner.pointer.at)
+            if noted:
+                self._wait([found], lambda one: self._settle_noted(one, pieces))
+            else:
+                self._settle_standing(found, f"{table.name}.{column}, a long value", table, rows[owner.place], column)
+        elif noted or found.value is None:
             self._wait([found], lambda one: self._by_value(one, words, table))
-            return
-        owner = owners.get(found.value)
-        if owner is None:
-            words = f"a long value of {table.name} that no row has"
-            self._settled.append(_Settled(found, words, nothing(_NONE, table.name)))
-            return
-        pieces = self._pieces(owner.file, owner.place, table)
-        if table.name == STATISTICS:
-            self._wait([found], lambda one: self._settle_noted(one, pieces))
-            return
-        column = _column_at(pieces, owner.pointer.at)
-        self._settle_standing(found, f"{table.name}.{column}, a long value", table, rows[owner.place], column)
+        else:
+            self._settled.append(_of_nobody(found, words, table))
 
     def _settle_standing(self, found: Found, where: str, table: Table, key: Row, column: str | None) -> None:
         in_hash = found.digits > self._finder.size(found.pattern)
@@ -219,7 +222,7 @@ class _Look:
         if key is None:
             return self._by_value(found, words, table)
         holder = self._holders.get(found.pattern, {}).get((table.name, key))
-        return _Settled(found, words, holder or nothing(_NONE, table.name))
+        return _of_nobody(found, words, table) if holder is None else _Settled(found, words, holder)
 
     def _settle_noted(self, found: Found, pieces: Sequence[Piece], where: str = "") -> _Settled:
         number = next((piece.value for piece in pieces if piece.name == "starelid"), None)
@@ -344,12 +347,18 @@ class _Look:
         """Whose a hash of a word is that no entry has: of a record that holds the text and is hidden, or nobody's."""
         if meaning.form is not Form.WORDS or account.accounts:
             return account
-        for pattern, meanings in enumerate(self._asked.sought.meanings):
-            if any(one.needle == meaning.needle and one.form is not Form.WORDS for one in meanings):
-                holders = self._holders.get(pattern, {}).values()
-                if (best := next((holder for holder in holders if holder.accounts), None)) is not None:
-                    return best
-        return account
+        return self._holder_of.get(meaning.needle, account)
+
+    def _read_holders(self) -> None:
+        for pattern, holders in self._holders.items():
+            accounts = [holder for holder in holders.values() if holder.accounts]
+            for meaning in self._asked.sought.meanings[pattern]:
+                if accounts and not meaning.is_part:
+                    self._holder_of.setdefault(meaning.needle, accounts[0])
+
+
+def _of_nobody(found: Found, words: str, table: Table) -> _Settled:
+    return _Settled(found, words, nothing(_NONE, table.name))
 
 
 def _column_at(pieces: Iterable[Piece], at: int) -> str | None:
