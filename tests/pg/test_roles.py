@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -49,7 +50,7 @@ def granted(page: Path, role: str) -> list[str]:
 async def test_the_grants_of_the_page_are_enough(roles: tuple[str, str], tmp_path: Path) -> None:
     """A role without DDL rights serves: it writes, erases, counts and signs; its reclaim says why the bytes wait."""
     owner, serving = roles
-    files = {"keys_file": tmp_path / "expunge.keys", "objects": tmp_path / "objects"}
+    files: Any = {"keys_file": tmp_path / "expunge.keys", "objects": tmp_path / "objects"}
     async with Expunge(settings=Settings(db=owner, **files), clock=ManualClock()) as expunge:
         await expunge.put(one_of_each("bob", "b"))
     with psycopg.connect(owner, autocommit=True) as connection:
