@@ -30,8 +30,8 @@ _NAME_KEY = Statement(
 )
 
 
-_NAMING = Statement("keys.naming", "UPDATE store SET id = id")
-"""Until the commit nobody else names keys."""
+_NAMING = Statement("keys.naming", "SELECT 1", postgres="LOCK TABLE keys IN EXCLUSIVE MODE")
+"""Until the commit nobody else names keys; on SQLite nobody else writes at all."""
 
 
 class KeysRotated(Exception):
@@ -196,7 +196,7 @@ async def _bind_keys(authority: Authority, path: Path | None) -> KeyRing:
         _check_held(ring, rows, path)
 
     def unit(tx: Tx) -> None:
-        tx.change(_NAMING)
+        tx.send(_NAMING)
         if path is not None:  # a replica that has another key file may have come first
             _check_held(ring, tx.rows(_KEYS_NAMED), path)
         _name_keys(tx, ring)

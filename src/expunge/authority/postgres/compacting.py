@@ -26,9 +26,10 @@ _OURS = """SELECT bool_and(pg_has_role(relowner, 'USAGE')) FROM pg_class
     WHERE relnamespace = %s::regnamespace AND relkind = 'r'"""
 _DEAD = "SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_all_tables WHERE schemaname = %s OR relid IN ({})"
 _TOAST = "SELECT reltoastrelid FROM pg_class WHERE relnamespace = %s::regnamespace AND reltoastrelid <> 0"
-_SAMPLES_ARE_OURS = """SELECT rolsuper OR CASE WHEN current_setting('server_version_num')::int >= 170000
-    THEN has_table_privilege('pg_catalog.pg_statistic', 'MAINTAIN') ELSE false END
-    FROM pg_roles WHERE rolname = current_user"""
+_SAMPLES_ARE_OURS = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
+_DROP_SAMPLES = """DELETE FROM pg_catalog.pg_statistic s USING pg_class c
+    WHERE c.oid = s.starelid AND c.relnamespace = %s::regnamespace"""
+"""Those of a table that is empty now would stay: to analyse it changes nothing."""
 _HERE = "SELECT pg_walfile_name(pg_current_wal_insert_lsn())"
 _RECYCLED = "SELECT current_setting('wal_recycle') = 'on'"
 _OLDEST_LOG = "SELECT min(substr(name, 9)) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}$'"
@@ -54,8 +55,8 @@ def compact(connection: psycopg.Connection) -> Reclaimed:
         return Reclaimed("somebody reads an older state, or changes rows meanwhile, so removed rows stay",
                          "expunge reclaim")  # fmt: skip
     if not connection.execute(_SAMPLES_ARE_OURS).fetchall()[0][0]:
-        return Reclaimed("this role may not write the planner's samples anew, and old ones hold values of removed rows",
-                         "a vacuum (full) of pg_statistic, and expunge reclaim")  # fmt: skip
+        return Reclaimed("old samples of the planner hold values of removed rows, and only a superuser may drop them",
+                         "a superuser runs expunge reclaim")  # fmt: skip
     return Reclaimed() if _log_has_gone(connection, here) else Reclaimed(
         "the server's write-ahead log keeps what was written until its files are removed or written over",
         "its files as of now are gone (with wal_recycle off: at a checkpoint in a later file), and expunge reclaim",
@@ -63,12 +64,14 @@ def compact(connection: psycopg.Connection) -> Reclaimed:
 
 
 def _vacuum(connection: psycopg.Connection) -> None:
+    if connection.execute(_SAMPLES_ARE_OURS).fetchall()[0][0]:
+        connection.execute(_DROP_SAMPLES, (SCHEMA,))
     for (name,) in connection.execute(_TABLES, (SCHEMA,)).fetchall():
         table = sql.Identifier(SCHEMA, name)
         # A plain vacuum moves rows together and leaves what stood behind them in the page until it is written over.
         connection.execute(sql.SQL("VACUUM (FULL) {}").format(table))
         connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(table))  # counts what is left, and samples it anew
-    connection.execute("VACUUM (FULL) pg_catalog.pg_statistic")  # the samples of before held values of removed rows
+    connection.execute("VACUUM (FULL) pg_catalog.pg_statistic")  # the server only warns who may not
 
 
 def _dead(connection: psycopg.Connection) -> int:
