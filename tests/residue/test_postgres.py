@@ -259,7 +259,7 @@ async def test_what_the_planner_has_noted_goes_with_a_reclaim(expunge, url):
     await expunge.call("system.reclaim")
     drop_the_log(url)
     answer = await look(expunge, SAID)
-    assert (answer.verdict, places(answer)) == ("clean", set())
+    assert (answer.verdict, places(answer)) == ("nothing", set())
 
 
 async def test_another_database_is_not_accused_nor_looked_into(expunge, server, tmp_path):
