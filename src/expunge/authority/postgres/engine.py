@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from expunge.authority.here import Here
 from expunge.authority.port import ONE_ORG, AtHand, Examined, Inspected, KeptFile, Reclaimed, Tx, Unit
 from expunge.authority.postgres.compacting import DEFERRED, compact
 from expunge.authority.postgres.connection import CUT_OFF, REPEATED, faults, options, prepare
@@ -44,18 +44,6 @@ _FEWEST_ATTEMPTS = 3
 
 # What the pool has to say of a connection that it did not get is said by our error; the driver's words name the user.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
-
-
-class _Units(Protocol):
-    def __call__(self, unit: Unit[T], /) -> T: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Here:
-    """The authority at hand, for work on a thread that may use it."""
-
-    run: _Units
-    read_apart: _Units
 
 
 class PostgresAuthority:
@@ -127,7 +115,7 @@ class PostgresAuthority:
 
     async def in_one_hop(self, work: Callable[[AtHand], T]) -> T:
         """Do several units in turn on one thread."""
-        return await self._hop(lambda: work(_Here(run=self._write, read_apart=self._count)))
+        return await self._hop(lambda: work(Here(run=self._write, read_apart=self._count)))
 
     async def reclaim(self) -> Reclaimed:
         """Say that the bytes are not gone yet, and what makes them go."""

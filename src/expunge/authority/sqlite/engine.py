@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import apsw
 
+from expunge.authority.here import Here
 from expunge.authority.port import AtHand, Examined, Inspected, KeptFile, Reclaimed, Setting, Statement, Tx, Unit
 from expunge.authority.sqlite.connection import faults, open_connection, read_back
 from expunge.authority.sqlite.files import opened_files
@@ -32,18 +32,6 @@ _LONGEST_PAUSE_S = 0.1
 _MERGE = Statement("search.merge", "INSERT INTO search (search) VALUES ('optimize')")
 _DATA_VERSION = Statement("data_version", "PRAGMA data_version")
 _BEGIN_READING = Statement("begin_reading", "SELECT count(*) FROM sqlite_schema")
-
-
-class _Units(Protocol):
-    def __call__(self, unit: Unit[T], /) -> T: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Here:
-    """The authority at hand, for work on the thread that writes."""
-
-    run: _Units
-    read_apart: _Units
 
 
 class SqliteAuthority:
@@ -117,7 +105,7 @@ class SqliteAuthority:
 
     async def in_one_hop(self, work: Callable[[AtHand], T]) -> T:
         """Do several units in turn on the thread that writes."""
-        return await self._hop(self._writing, lambda: work(_Here(run=self._write, read_apart=self._read)))
+        return await self._hop(self._writing, lambda: work(Here(run=self._write, read_apart=self._read)))
 
     async def reclaim(self) -> Reclaimed:
         """Empty the WAL into the file; ``deferred`` when somebody still reads what was removed."""
