@@ -32,6 +32,8 @@ pytestmark = pytest.mark.timeout(60)
 
 ORG = "acme"
 PATIENCE_S = 10.0
+_ARRIVED = Statement("test.arrived", "SELECT 1")
+"""Its answer comes after those of all that was sent before: a lock alone is not waited for."""
 
 
 def key(**named: str) -> GuardKey:
@@ -240,6 +242,7 @@ def inside(expunge: Expunge, work: Callable[[Tx], Any], *, rehearses: bool = Fal
 
     def unit(tx: Tx) -> None:
         work(tx)
+        tx.rows(_ARRIVED)
         working.set()
         assert goes_on.wait(PATIENCE_S)
 

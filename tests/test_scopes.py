@@ -283,6 +283,7 @@ SCOPES: dict[str, dict[str, Any]] = {
     "session": {"scope_type": "session", "scope_value": "s"},
     "conjunction": {"scope_type": "agent", "scope_value": "a", "user_id": "ann", "namespace": "n", "session_id": "s"},
     "dated": {"scope_type": "namespace", "scope_value": "n", "before": at(5)},
+    "dated list": {"scope_type": "namespace_list", "scope_value": ["m", "n"], "before": at(5)},
     "org": {"scope_type": "org"},
 }
 LOWERED_EARLY = ("user_id", "user_list", "session", "conjunction")
@@ -399,6 +400,20 @@ async def test_a_dated_fence_refuses_what_is_dated_before(expunge: Expunge, word
     assert ids(await dump(expunge)) == left | (set() if purge else {"gone"})
     assert await served_episodes(expunge) == {"other", "e", "e0"}
     assert (await expunge.call("erasure.census", request_id=answer.request_id)).residue_count == 0
+
+
+@pytest.mark.parametrize("purge", [True, False])
+async def test_a_date_narrows_every_value_of_a_list(expunge: Expunge, purge: bool) -> None:
+    """Law 1: of each namespace what is older goes, and what is younger and what is in another one stays."""
+    for name in ("m", "n", "x"):
+        for day, when in (("old", 1), ("new", 9)):
+            parts = {"user_id": "ann", "namespace": name, "occurred_at": at(when)}
+            await expunge.put([episode(f"{name}-{day}", **parts)])
+    words: dict[str, Any] = {"scope_type": "namespace_list", "scope_value": ["m", "n"], "before": at(5)}
+    answer = await expunge.call("erasure.request", purge=purge, **words)
+    assert (answer.status, answer.found) == ("completed", True)
+    assert await served_episodes(expunge) == {"m-new", "n-new", "x-old", "x-new"}
+    assert (await expunge.call("erasure.request", purge=purge, **words)).found is not purge
 
 
 async def test_a_derived_write_is_fenced_by_what_it_was_made_from(expunge: Expunge) -> None:

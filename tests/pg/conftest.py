@@ -14,7 +14,7 @@ from tests.pg.server import drop_database, fresh_database, own_server
 @pytest.fixture(scope="module")
 def server(pytestconfig: pytest.Config) -> Iterator[Server]:
     """A server of its own."""
-    with own_server(pytestconfig) as server:
+    with own_server(pytestconfig, deadlock_timeout="100ms") as server:
         yield server
 
 

@@ -67,7 +67,8 @@ class Selector:
     def within(self, collection: Collection) -> str:
         """The records ``r`` that any target selects, for a statement that cannot join them.
 
-        A scope lists several values of one part at most, so its targets are all the combinations of their values.
+        A scope lists several values of one part at most, so its targets are all the combinations of their values, and
+        they have one date.
         """
         if self.one:
             return self.where(collection)
@@ -77,7 +78,7 @@ class Selector:
             for part in self.parts
         ]
         if self.dated:
-            terms.append(f"r.{collection.time} < (SELECT number_in(value, 'before') FROM each_object(:targets))")
+            terms.append(f"r.{collection.time} < first_number(:targets, 'before')")
         return " AND ".join(terms)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -50,6 +51,25 @@ def prepare(connection: psycopg.Connection) -> None:
     connection.adapters.register_dumper(int, Int8Dumper)
     connection.adapters.register_dumper(str, StrDumper)
     connection.adapters.register_loader("numeric", _WholeLoader)
+    seen = weakref.ref(connection)
+    connection.add_notice_handler(lambda said: _remember(seen(), said))
+
+
+_ENDED_BY: weakref.WeakKeyDictionary[psycopg.Connection, str] = weakref.WeakKeyDictionary()
+"""Why the server ended a connection: what it says between two statements the driver tells to nobody."""
+
+
+def _remember(connection: psycopg.Connection | None, said: psycopg.errors.Diagnostic) -> None:
+    if connection is not None and said.severity_nonlocalized == "FATAL" and said.sqlstate:
+        _ENDED_BY[connection] = said.sqlstate
+
+
+def what_it_was(connection: psycopg.Connection, fault: BaseException) -> BaseException:
+    """The error by which the server ended a connection, where the driver has only seen that it ended."""
+    if isinstance(fault, psycopg.OperationalError) and not fault.sqlstate:
+        with suppress(KeyError):
+            return errors.lookup(_ENDED_BY[connection])()
+    return fault
 
 
 _NO_ANSWER_S = {"connect_timeout": "10", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
@@ -133,8 +153,8 @@ def _ours(place: PostgresPlace, fault: psycopg.Error | Again) -> ExpungeError:
     return DatabaseFault(f"{place.shown}: {type(fault).__name__}")
 
 
-_CLASSES_AWAY = ("08", "28", "3D", "57P")
-"""Of SQLSTATE: the connection, who may connect, no such database, a server that shuts down or starts."""
+_CLASSES_AWAY = ("08", "28", "57P")
+"""Of SQLSTATE: the connection, who may connect, a server that shuts down or starts."""
 
 
 def is_away(fault: BaseException) -> bool:

@@ -18,7 +18,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from expunge.authority.here import Here
 from expunge.authority.port import ONE_ORG, AtHand, Examined, Inspected, KeptFile, Reclaimed, Tx, Unit
 from expunge.authority.postgres.compacting import DEFERRED, compact
-from expunge.authority.postgres.connection import CUT_OFF, REPEATED, faults, options, prepare
+from expunge.authority.postgres.connection import CUT_OFF, REPEATED, faults, options, prepare, what_it_was
 from expunge.authority.postgres.examine import examine
 from expunge.authority.postgres.files import SNAPSHOT, checkpoint, opened_files
 from expunge.authority.postgres.locks import Again
@@ -197,7 +197,7 @@ class PostgresAuthority:
             sending.end("COMMIT" if keep else "ROLLBACK")
         except BaseException as fault:
             sending.give_up()
-            if ending and connection.closed and not isinstance(fault, CUT_OFF):
+            if ending and connection.closed and not isinstance(what_it_was(connection, fault), CUT_OFF):
                 raise DatabaseAway(
                     f"the connection to {self.place.shown} broke while it committed",
                     hint="look whether it was written, and repeat it with its idempotency key if not",
@@ -276,4 +276,4 @@ class _Repeat(Exception):
 def _repeat_if(connection: psycopg.Connection, fault: BaseException) -> None:
     """Begin anew after what is repeated; also when the connection broke before anything was committed."""
     if isinstance(fault, (*REPEATED, *CUT_OFF, Again)) or connection.closed:
-        raise _Repeat(fault) from fault
+        raise _Repeat(what_it_was(connection, fault)) from fault

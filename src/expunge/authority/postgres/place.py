@@ -31,19 +31,18 @@ class PostgresPlace:
             SettingsError: the URL cannot be read.
 
         """
-        # Of a password with these signs the driver would take a part for the host or the database, and show it.
-        before, _, after = url.partition("?")[0].partition("://")[2].partition("@")
-        if after and ("/" in before or "@" in after):
-            raise SettingsError(
-                "the database URL has an @ or a / where none can be",
-                hint="write them as %40 and %2F in a user, a password or a database",
-            )
         try:
             parts = conninfo_to_dict(url)
         except psycopg.ProgrammingError:
             raise SettingsError(
                 "the database URL cannot be read", hint="write it as postgresql://USER@HOST:PORT/DATABASE"
             ) from None
+        if any("@" in (part := str(parts.get(name, ""))) and part in url for name in ("host", "dbname")):
+            # The rest of a password, up to which the driver has read one with an @ or a / in it.
+            raise SettingsError(
+                "the database URL has an @ where none can be",
+                hint="write @ as %40 and / as %2F in a user, a password or a database",
+            )
         host, name = parts.get("host") or parts.get("hostaddr") or "local", parts.get("dbname") or "default"
         return cls(url, f"PostgreSQL database {name} at {host}")
 
