@@ -38,7 +38,7 @@ test: setup ## run the tests but for the long ones (ARGS= for pytest)
 	fi
 	$(PYTEST) -m "not crash" $(ARGS)
 
-test-crash: setup ## run the kills and long races (ARGS= for pytest)
+test-crash: setup ## run the kills and all that takes long (ARGS= for pytest)
 	$(PYTEST) -m crash --timeout=600 $(ARGS)
 
 check: setup ## format, lint, types, import layers, reference docs: all without changing a file

@@ -24,7 +24,7 @@ from tests.eye import Refused, is_served, tamper, told
 from tests.shell import Shell
 from tests.support import episode
 
-pytestmark = pytest.mark.authorities("sqlite", "postgres")
+pytestmark = pytest.mark.authorities("sqlite", "postgres", every=2)
 
 # --- tampering ------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from expunge.model.instant import ManualClock
 from tests.eye import behind, changed, is_served
 from tests.support import document, dump, episode, event, fact, ids, memory, of_agents, one_of_each
 
-pytestmark = pytest.mark.authorities("sqlite", "postgres", every=2)
+pytestmark = pytest.mark.authorities("sqlite", "postgres", every=3)
 
 NAMES = [kind.name for kind in RECORDS if kind.body_in is None and kind.written_by is None]
 """What has bodies, or comes with it, is removed with them, and is mutated in test_census_scopes.py."""

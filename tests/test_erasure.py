@@ -39,7 +39,7 @@ from tests.support import (
     purge_order,
 )
 
-pytestmark = pytest.mark.authorities("sqlite", "postgres", every=3)
+pytestmark = pytest.mark.authorities("sqlite", "postgres", every=4)
 
 HOLD = Statement(
     "test.hold", "INSERT INTO holds (org, user_id, namespace, placed_at) VALUES ('default', :user_id, :namespace, 0)"

@@ -18,7 +18,7 @@ from expunge.operations.scopes import RequestInput
 from tests.scopes_support import KINDS, NOW, Places, ask, at, hold, ids_served, instant, opened, release, state
 from tests.support import audited, block, dump, episode, event, fact, ids, memory, one_of_each
 
-pytestmark = pytest.mark.authorities("memory", "postgres", every=3)
+pytestmark = pytest.mark.authorities("memory", "postgres", every=6)
 MODES = pytest.mark.parametrize("purge", [True, False], ids=["purge", "hide"])
 BATCHES = pytest.mark.parametrize("batch_rows", [3, 20_000], ids=["in batches", "at once"])
 EXACT = pytest.mark.parametrize("exact", [False, True], ids=["counts", "exact"])

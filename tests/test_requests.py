@@ -30,7 +30,7 @@ from tests.support import dump, episode, event, fact, ids, memory, one_of_each, 
 from tests.test_erasure import hold, release
 from tests.test_restore import ANN, BOB, CEM, DAY_S, DORA, NOTES, OTHER, WINDOW_S, count, hide, marked
 
-pytestmark = pytest.mark.authorities("sqlite", "postgres", every=2)
+pytestmark = pytest.mark.authorities("sqlite", "postgres", every=3)
 
 SCOPES: dict[str, dict[str, Any]] = {
     "user": {"user_ids": (ANN,)},

@@ -27,7 +27,7 @@ from tests.crash.kit import everything
 from tests.eye import changed, holding
 from tests.support import audited, block, dump, episode, event, fact, ids, memory, one_of_each, purge_order, session
 
-pytestmark = pytest.mark.authorities("sqlite", "postgres", every=2)
+pytestmark = pytest.mark.authorities("sqlite", "postgres", every=3)
 
 DAY_S = 86_400
 WINDOW_S = 14 * DAY_S

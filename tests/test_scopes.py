@@ -43,7 +43,7 @@ from tests.scopes_support import (
 )
 from tests.support import block, dump, episode, event, fact, ids, memory, session
 
-pytestmark = pytest.mark.authorities("memory", "postgres", every=3)
+pytestmark = pytest.mark.authorities("memory", "postgres", every=4)
 HERE = {f"authority.{name}" for name in (*KINDS, "lineage", "search", "vectors", "audit_clear")}
 
 

@@ -40,7 +40,7 @@ from tests.test_restore import (
     seqs,
 )
 
-pytestmark = pytest.mark.authorities("sqlite", "postgres", every=2)
+pytestmark = pytest.mark.authorities("sqlite", "postgres", every=4)
 
 
 async def due(expunge: Expunge) -> list[Answer]:

@@ -53,11 +53,18 @@ PACKAGES = Path(psycopg.__file__).parents[1]
 Record = dict[str, Any]
 
 
+BOTH_LONG = pytest.mark.parametrize(
+    "authority", ["sqlite", pytest.param("postgres", marks=pytest.mark.crash)], indirect=True
+)
+"""On both authorities, on PostgreSQL with the long tests."""
+
+
 def on_both(names: Iterable[str], *served: str) -> Any:
-    """Cases by name: all of them on a SQLite file, and on PostgreSQL those that are served."""
+    """Cases by name: all of them on a SQLite file, on PostgreSQL those that are served, but for two with the long."""
     names = list(names)
     assert set(served) <= set(names)
-    cases = [("sqlite", name) for name in names] + [("postgres", name) for name in served]
+    cases: list[Any] = [("sqlite", name) for name in names] + [("postgres", name) for name in served[:2]]
+    cases += [pytest.param("postgres", name, marks=pytest.mark.crash) for name in served[2:]]
     return pytest.mark.parametrize(("authority", "name"), cases, indirect=["authority"])
 
 

@@ -14,6 +14,7 @@ import pytest
 from expunge import Expunge
 from expunge.errors import ErasedSince
 from tests.acceptance.locomo import (
+    BOTH_LONG,
     LOCOMO,
     REMOVED,
     Conjunction,
@@ -206,7 +207,7 @@ def test_the_check_sees_what_a_plain_delete_leaves(conversations: Loaded, tmp_pa
         assert [problem for problem in problems if problem.startswith(f"expunge.db holds {what}")]
 
 
-@pytest.mark.authorities("sqlite", "postgres")
+@BOTH_LONG
 async def test_a_person_who_is_loaded_again_is_back_and_can_go_again(conversations: Loaded, tmp_path: Path) -> None:
     """Law 4: a load that begins after the erasure is new, and can be erased again; one that began before is refused."""
     user, source = "26-Caroline", conversations.source
@@ -228,6 +229,7 @@ async def test_a_person_who_is_loaded_again_is_back_and_can_go_again(conversatio
     assert second.answer.request_id != first.answer.request_id
 
 
+@pytest.mark.crash
 @pytest.mark.authorities("postgres")
 async def test_the_files_of_a_server_hold_nothing_after_a_reclaim(conversations: Loaded, tmp_path: Path) -> None:
     """Law 7, physically: until a vacuum the receipt says that bytes wait; after `reclaim` no file of the database does.

@@ -16,6 +16,7 @@ from expunge.model.canonical import digest
 from expunge.model.instant import DAY, ManualClock, to_text
 from tests.acceptance.conftest import Loading
 from tests.acceptance.locomo import (
+    BOTH_LONG,
     DATABASE,
     KINDS,
     REMOVED,
@@ -137,7 +138,7 @@ def turns_of(scope: Conjunction) -> int:
     )
 
 
-@on_both(CASES, "a session", "a session of a speaker", "a conversation", "a conversation before a date", "everything")
+@on_both(CASES, "a session of a speaker", "a conversation before a date", "a session", "a conversation", "everything")
 async def test_a_scope_is_purged_and_nothing_else(conversations: Loaded, tmp_path: Path, name: str) -> None:
     """Laws 1, 5, 6, 7, 10, 11, 14: preview, purge, receipts and census of a scope are what the input says, to the byte.
 
@@ -395,7 +396,7 @@ async def test_what_is_hidden_is_not_served_and_comes_back_as_it_was(
             assert await profiles(expunge, users) == was
 
 
-@pytest.mark.authorities("sqlite", "postgres")
+@BOTH_LONG
 async def test_one_session_is_restored_by_its_ids_and_the_rest_is_purged_in_time(
     conversations: Loaded, tmp_path: Path
 ) -> None:
@@ -439,7 +440,7 @@ async def test_one_session_is_restored_by_its_ids_and_the_rest_is_purged_in_time
     assert (len(found["exempt"]), found["exempt_names"]) == (0, [ANN])
 
 
-@pytest.mark.authorities("sqlite", "postgres")
+@BOTH_LONG
 async def test_what_was_hidden_is_purged_at_opening_when_its_window_has_ended(
     conversations: Loaded, tmp_path: Path
 ) -> None:

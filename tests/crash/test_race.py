@@ -214,7 +214,7 @@ def test_writers_against_erasures_in_memory(tmp_path):
 
 def looked(tx: Any, names: dict[str, str]) -> dict[str, Any]:
     """What tests/raw/race_check.py says, of a database that no other process can open."""
-    told: dict[str, Any] = check(tx._sending.connection, names, quiet=True)
+    told: dict[str, Any] = check(tx._connection, names, quiet=True)
     return told
 
 

@@ -25,7 +25,7 @@ from tests.shell import Shell
 from tests.subject.kit import FORMS, counts, exported, fill, without_origin
 from tests.support import HOSTILE_IDS, document, episode, fact, memory
 
-pytestmark = pytest.mark.authorities("sqlite", "postgres")
+pytestmark = pytest.mark.authorities("sqlite", "postgres", every=2)
 
 
 async def take_all(pieces: AsyncIterator[bytes], taken: list[bytes]) -> None:

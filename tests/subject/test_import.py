@@ -26,7 +26,7 @@ from tests.shell import Shell
 from tests.subject.kit import FORMS, counts, exported, fill, person, without_origin
 from tests.support import document, dump, episode, fact, ids, memory, purge_order
 
-pytestmark = pytest.mark.authorities("sqlite", "postgres")
+pytestmark = pytest.mark.authorities("sqlite", "postgres", every=2)
 
 
 @pytest.fixture
