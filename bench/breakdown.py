@@ -116,6 +116,10 @@ class _TimedTx:
     def settle(self, org: str) -> None:
         self._inner.settle(org)
 
+    @property
+    def compares(self) -> bool:
+        return self._inner.compares
+
     def numbers(self, collection: str, count: int) -> Sequence[int]:
         return self._inner.numbers(collection, count)
 

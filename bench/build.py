@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expunge import Expunge
+from expunge.authority.port import Halves
 from expunge.datamap import CODES, Collection, collection
 from expunge.keys import load_key_file
 from expunge.memory.statements import ADD_EDGE, insert, inserted, stored_columns
@@ -139,7 +140,7 @@ class Index:
         packed = self._vectors(["\n".join(texts) for _, _, texts in records])
         search = [(number, self._owner(who), self.words.hashed(who[0], texts)) for number, who, texts in records]
         vectors = [
-            (number, *who, self._embedder.name, vector.tobytes())
+            (number, *who, self._embedder.name, Halves(vector.tobytes()))
             for (number, who, _), vector in zip(records, packed, strict=True)
         ]
         return search, vectors

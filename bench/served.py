@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,10 @@ import psycopg
 from psycopg import sql
 
 from bench.build import DATABASE, KEYS, ORG, Index, Shape, build
+from expunge.authority.port import Halves
 from expunge.authority.postgres import PostgresAuthority, PostgresPlace
+from expunge.authority.postgres.connection import prepare
+from expunge.authority.postgres.schema import Schema
 from expunge.settings import Settings
 from tests.pg.keeper import Server
 from tests.pg.server import drop_database, fresh_database
@@ -97,6 +100,8 @@ def _fill(url: str, database: Path) -> None:
     source = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
     tables = [name for (name,) in source.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     with psycopg.connect(url, autocommit=True, options="-c search_path=expunge") as target:
+        schema = Schema.read(target)
+        prepare(target, schema)
         target.execute("DELETE FROM store")
         indexes = target.execute(_INVERTED).fetchall()
         for name, _ in indexes:
@@ -105,7 +110,7 @@ def _fill(url: str, database: Path) -> None:
             target.execute("SET LOCAL session_replication_role = replica")
             for name in tables:
                 if name not in _OWN:
-                    _copy(source, target, name)
+                    _copy(source, target, name, schema.types[name])
             with target.cursor().copy("COPY search (record, owner, words) FROM STDIN") as copying:
                 for number, owner, words in _entries(source, Index(database.parent, noise=True)):
                     copying.write_row((number, owner.split(" "), words.split(" ")))
@@ -124,13 +129,11 @@ def _entries(source: apsw.Connection, index: Index) -> Iterator[tuple[Any, ...]]
             yield from index.entries([(row[0] * 8 + code, row[1:6], row[6:]) for row in page])[0]
 
 
-def _copy(source: apsw.Connection, target: psycopg.Connection, table: str) -> None:
-    names = [row[0] for row in target.execute(
-        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped", (table,)
-    )]  # fmt: skip
-    listed = ", ".join(names)
-    with target.cursor().copy(f"COPY {table} ({listed}) FROM STDIN".encode()) as copying:
+def _copy(source: apsw.Connection, target: psycopg.Connection, table: str, types: Mapping[str, int]) -> None:
+    listed, vector = ", ".join(types), list(types).index("vector") if "vector" in types else None
+    with target.cursor().copy(f"COPY {table} ({listed}) FROM STDIN (FORMAT binary)".encode()) as copying:
+        copying.set_types(list(types.values()))
         for row in source.execute(f"SELECT {listed} FROM {table}"):
-            copying.write_row(row)
+            copying.write_row(row if vector is None else (*row[:vector], Halves(row[vector]), *row[vector + 1 :]))
     if target.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{table}_rid_seq",)).fetchall()[0][0]:
         target.execute(f"SELECT setval('{table}_rid_seq', (SELECT coalesce(max(rid), 0) + 1 FROM {table}))".encode())

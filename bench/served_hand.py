@@ -20,6 +20,7 @@ from bench.build import Index
 from bench.floor import HELD
 from bench.hand import Identity, Said, identity
 from expunge.authority.postgres.connection import prepare
+from expunge.authority.postgres.schema import Schema
 
 T = TypeVar("T")
 _IDENTITY = "org, namespace, agent, user_id, session_id"
@@ -47,7 +48,8 @@ class ServedHand:
 
     def __init__(self, url: str, keys: Path) -> None:
         self._connection = psycopg.connect(url, autocommit=True, options="-c search_path=expunge")
-        prepare(self._connection)
+        self._schema = Schema.read(self._connection)
+        prepare(self._connection, self._schema)
         self._index = Index(keys.parent, keys=keys.name)
         self._thread = ThreadPoolExecutor(1)
 
@@ -145,7 +147,9 @@ class ServedHand:
             with self._connection.cursor() as cursor:
                 cursor.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})".encode(), rows)
             return
-        with self._connection.cursor().copy(f"COPY {table} ({columns}) FROM STDIN".encode()) as copying:
+        copy = f"COPY {table} ({columns}) FROM STDIN (FORMAT binary)"
+        with self._connection.cursor().copy(copy.encode()) as copying:
+            copying.set_types([self._schema.types[table][name] for name in columns.split(", ")])
             for row in rows:
                 copying.write_row(row)
 

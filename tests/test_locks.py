@@ -20,6 +20,7 @@ from expunge.authority.port import GuardKey, Statement, Tx
 from expunge.authority.postgres.connection import options
 from expunge.authority.postgres.locks import MOST_STRIPES, Again, Locks
 from expunge.authority.postgres.place import PostgresPlace
+from expunge.authority.postgres.schema import Schema
 from expunge.authority.postgres.sending import Sending
 from expunge.authority.postgres.transaction import PostgresTx
 from expunge.erasure.preview import _rehearse
@@ -211,7 +212,7 @@ async def test_who_has_changed_a_row_has_it(served: Settings, two: Two) -> None:
     async with Expunge(settings=served) as expunge:
         await expunge.put([episode("e<1>", "ann")], org=ORG)
     two.one.locks.lead(ORG)
-    writer = PostgresTx(Sending(two.other.connection, along=False))
+    writer = PostgresTx(Sending(two.other.connection, along=False), Schema())
     writer.settle(ORG)
     writer.change(Statement("test.change", "UPDATE episodes SET status = status WHERE org = :org"), org=ORG)
     with pytest.raises(Again):
@@ -222,10 +223,10 @@ async def test_only_an_erasure_waits_for_rows(served: Settings, two: Two) -> Non
     """A writer holds scopes and names that an erasure may wait for: where a row is taken, it begins anew."""
     async with Expunge(settings=served) as expunge:
         await expunge.put([episode("e<1>", "ann")], org=ORG)
-    PostgresTx(Sending(two.one.connection, along=False)).hold_rows("episodes", ORG, ["e<1>"], alone=True)
+    PostgresTx(Sending(two.one.connection, along=False), Schema()).hold_rows("episodes", ORG, ["e<1>"], alone=True)
     writer, eraser = (
-        PostgresTx(Sending(two.other.connection, along=False)),
-        PostgresTx(Sending(two.other.connection, along=False)),
+        PostgresTx(Sending(two.other.connection, along=False), Schema()),
+        PostgresTx(Sending(two.other.connection, along=False), Schema()),
     )
     with pytest.raises(Again):
         writer.hold_rows("episodes", ORG, ["e<1>"], alone=False)

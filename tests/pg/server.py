@@ -161,11 +161,12 @@ def another_server() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def fresh_database(server_url: str, template: str | None = None) -> str:
+def fresh_database(server_url: str, template: str | None = None, *, pgvector: bool = True) -> str:
     """Make a database with a name of its own, and give its URL.
 
     :param template: the URL of a database on the same server to copy, to which nobody may be connected meanwhile;
         without it the new one is empty.
+    :param pgvector: whether an empty one has that extension, where the server has it.
     """
     name = PREFIX + secrets.token_hex(8)
     source = "template0" if template is None else urlsplit(template).path.removeprefix("/")
@@ -173,7 +174,12 @@ def fresh_database(server_url: str, template: str | None = None) -> str:
     statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
     with psycopg.connect(server_url, autocommit=True) as connection:
         connection.execute(statement.format(sql.Identifier(name), sql.Identifier(source)))
-    return _with_database(server_url, name)
+    url = _with_database(server_url, name)
+    if template is None and pgvector:
+        with psycopg.connect(url, autocommit=True) as connection:
+            if connection.execute("SELECT FROM pg_available_extensions WHERE name = 'vector'").fetchall():
+                connection.execute("CREATE EXTENSION vector")
+    return url
 
 
 def drop_database(url: str) -> None:

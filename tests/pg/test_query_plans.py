@@ -56,7 +56,7 @@ _FILL = {
     "search": """INSERT INTO search SELECT n * 8 + 1, ARRAY['o' || n % :users], ARRAY['w' || n % 997, 'v' || n % 89, repeat('x', 400)]
         FROM generate_series(1, :rows) n""",
     "vectors": """INSERT INTO vectors SELECT n * 8 + 1, :org, '-', '-', 'user-' || n % :users, '-', 'm',
-        decode(repeat('00', 800), 'hex')
+        array_fill(0.1::real, ARRAY[256])::public.halfvec
         FROM generate_series(1, :rows) n""",
 }
 

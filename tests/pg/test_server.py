@@ -143,8 +143,6 @@ def test_the_server_is_recent_and_keeps_unicode(postgres_url):
 
 
 def test_vectors_can_be_compared(postgres_url):
-    with psycopg.connect(postgres_url) as connection:
-        connection.execute("CREATE EXTENSION vector")
     assert _one(postgres_url, "SELECT '[1,2]'::vector <-> '[1,4]'::vector") == pytest.approx(2.0)
 
 

@@ -14,6 +14,7 @@ import psycopg
 from expunge.authority.port import GuardKey
 from expunge.authority.postgres.connection import options, prepare
 from expunge.authority.postgres.place import PostgresPlace
+from expunge.authority.postgres.schema import Schema
 from expunge.authority.postgres.sending import Sending
 from expunge.authority.postgres.transaction import PostgresTx
 from expunge.errors import ExpungeError
@@ -33,7 +34,7 @@ class Standing(PostgresTx):
     begin = "BEGIN"
 
     def __init__(self, connection: psycopg.Connection, at: Point) -> None:
-        super().__init__(Sending(connection, along=False))
+        super().__init__(Sending(connection, along=False), Schema.read(connection))
         self._at, self._guards = at, 0
         self.stands, self.goes_on = threading.Event(), threading.Event()
 
@@ -63,7 +64,7 @@ class Writer:
     def __init__(self, url: str, kind: type[Standing] = Standing, *, at: Point = "guarded") -> None:
         self._connection = psycopg.connect(**options(PostgresPlace.parse(url), lock_timeout_s=PATIENCE_S))
         self._looking = psycopg.connect(url, autocommit=True)
-        prepare(self._connection)
+        prepare(self._connection, Schema.read(self._connection))
         self.tx = kind(self._connection, at)
         self._thread = ThreadPoolExecutor(1)
         self._writing: Future[None]

@@ -32,6 +32,10 @@ class Statement:
     postgres: str | None = None
 
 
+class Halves(bytes):
+    """A vector as it is stored: half-precision numbers, the low byte of each first."""
+
+
 @dataclass(frozen=True, slots=True)
 class GuardKey:
     """What a write is matched by: for each stored identity part its pseudonyms, and the earliest time written.
@@ -167,6 +171,11 @@ class Tx(Protocol):
 
     def uncovered(self) -> list[str]:
         """What the store's own settings let others keep of what was written: no erasure reaches it."""
+        ...
+
+    @property
+    def compares(self) -> bool:
+        """Whether statements may call ``nearness(vector, numbers)``: the store compares vectors by itself."""
         ...
 
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:

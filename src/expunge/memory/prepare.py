@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from expunge.authority.port import Halves
 from expunge.datamap import Collection, Kind
 from expunge.memory.record import Record
 from expunge.search import Entry, embed
@@ -33,7 +34,7 @@ async def prepare(system: System, records: Iterable[Record]) -> None:
     hashing = None
     if len(found) >= _MANY:
         hashing = asyncio.get_running_loop().run_in_executor(None, _hash, system, found, texts)
-    vectors: Sequence[bytes | None] = [None] * len(found)
+    vectors: Sequence[Halves | None] = [None] * len(found)
     if system.embedder is not None:
         limit = system.settings.embed_timeout_s
         vectors = packed(await embed(system.embedder, ["\n".join(text) for text in texts], limit))

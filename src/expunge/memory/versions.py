@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from expunge.authority.port import GuardKey, Statement, Tx
+from expunge.authority.port import GuardKey, Halves, Statement, Tx
 from expunge.datamap import Collection, Rule
 from expunge.memory.batch import Batch
 from expunge.memory.put import PutOutcome, Unit, put_records, version_name
@@ -98,10 +98,10 @@ def sources_of(tx: Tx, org: str, record_id: str) -> tuple[tuple[str, ...], Rule 
     return tuple(source for source, _ in edges), Rule(edges[0][1]) if edges else None
 
 
-def vector_of(tx: Tx, kind: Collection, row: Row) -> tuple[str, bytes | None]:
+def vector_of(tx: Tx, kind: Collection, row: Row) -> tuple[str, Halves | None]:
     """The model and the vector of a record."""
     rows = tx.rows(_VECTOR, record=record_number(kind, row["rid"]))
-    return rows[0] if rows else ("", None)
+    return (rows[0][0], Halves(rows[0][1])) if rows else ("", None)
 
 
 def later(row: Row | None, now: Instant) -> Instant:

@@ -3,67 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from expunge.authority.port import Statement, Tx
 from expunge.datamap import CODES, Collection
-from expunge.model.instant import Instant
-from expunge.search.embedder import Vectors
-from expunge.search.served import EVER, narrowed, served
+from expunge.search.nearest import by_nearness
+from expunge.search.query import FIRST_LOOK, Query, Searched, let_through, shape_of
 from expunge.search.words import Match, Words
 
-_FIRST_LOOK = 50
-_NEAR = 0.1
-"""How near a vector has to be to count as found: below it there is no more than chance."""
 _COUNTED_HERE = 1000
 """Up to so many records that match are counted here; of more the whole index says how rare a word is, in less time."""
 _SATURATION, _LENGTH = 1.2, 0.75
 """The constants of BM25: how soon a word that stands there again counts no more, and how much the length matters."""
 _SMOOTHING = 60
 """The constant of reciprocal rank fusion: how much less a rank below the first counts."""
-
-Searched = Literal["all", "newest", "none"]
-"""What the vectors were compared with: all that the filter lets through; the newest of it and what the words found; or
-nothing, for there was no query, or no vector."""
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What is looked for, and in what.
-
-    ``parts`` narrows by stored identity. ``vector`` is that of the text, of length 1. ``scan`` is how many vectors are
-    compared at most. ``since`` and ``until`` bound the time that the collection is dated by, half-open. ``weight`` is
-    the share of the words in the rank, the rest is the vectors'.
-    """
-
-    org: str
-    kinds: tuple[Collection, ...]
-    text: str
-    parts: Mapping[str, str]
-    now: Instant
-    limit: int
-    vector: Vectors | None = None
-    model: str = ""
-    scan: int = 5000
-    since: Instant | None = None
-    until: Instant | None = None
-    valid_at: Instant | None = None
-    known_at: Instant | None = None
-    weight: float = 0.5
-    memory_type: str | None = None
-    """Of memories, those of this type."""
-
-    def values(self) -> dict[str, Any]:
-        """The parameters that every statement of the query takes."""
-        instants = {"valid_at": self.now if self.valid_at is None else self.valid_at}
-        instants |= {"known_at": EVER if self.known_at is None else self.known_at}
-        bounds = {"since": self.since, "until": self.until, "memory_type": self.memory_type}
-        return {"org": self.org, "now": self.now} | instants | bounds | dict(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +52,7 @@ def find(tx: Tx, query: Query, words: Words) -> Found:
     """
     match = words.query(query.org, query.text, query.parts)
     by_words = [] if match is None else _by_words(tx, query, match)
-    by_vector, compared = _by_vector(tx, query, by_words)
+    by_vector, compared = by_nearness(tx, query, by_words)
     scores: dict[int, float] = {}
     for numbers, weight in ((by_words, query.weight), (by_vector, 1 - query.weight)):
         for rank, number in enumerate(numbers, start=1):
@@ -115,7 +73,7 @@ def newest(tx: Tx, query: Query) -> Found:
     for kind in query.kinds:
         rows += [
             (dated, rid, kind)
-            for rid, dated in tx.rows(_newest(kind, *_shape(query)), limit=query.limit, **query.values())
+            for rid, dated in tx.rows(_newest(kind, *shape_of(query)), limit=query.limit, **query.values())
         ]
     rows.sort(key=lambda row: row[:2], reverse=True)
     return Found([Hit(kind, rid, 0.0, None, None) for _, rid, kind in rows[: query.limit]])
@@ -123,7 +81,7 @@ def newest(tx: Tx, query: Query) -> Found:
 
 def _by_words(tx: Tx, query: Query, match: Match) -> list[int]:
     """The records that have any of the words, best first (BM25)."""
-    wanted = max(_FIRST_LOOK, query.limit)
+    wanted = max(FIRST_LOOK, query.limit)
     counted = tx.rows(_COUNTED, size=_COUNTED_HERE + 1, **_values(query, match))
     if len(counted) > _COUNTED_HERE:
         return _by_words_of_all(tx, query, match, wanted)
@@ -163,7 +121,7 @@ def _counts_of(counted: Sequence[Sequence[Any]]) -> Any:
 
 def _by_words_of_all(tx: Tx, query: Query, match: Match, wanted: int) -> list[int]:
     """As ``_by_words``, by what the whole index says. Looks further while too few are served (law 11)."""
-    size, values = max(_FIRST_LOOK, 4 * query.limit), _values(query, match)
+    size, values = max(FIRST_LOOK, 4 * query.limit), _values(query, match)
     while True:
         numbers = [number for (number,) in tx.rows(_MATCHING, size=size, **values)]
         left = _let_through(tx, query, numbers)
@@ -177,60 +135,9 @@ def _let_through(tx: Tx, query: Query, numbers: Sequence[int]) -> set[int]:
     for kind in query.kinds:
         rids = [number // CODES for number in numbers if number % CODES == kind.search_code]
         if rids:
-            rows = tx.rows(_of_rows(kind, *_shape(query)), rids=json.dumps(rids), **query.values())
+            rows = tx.rows(_of_rows(kind, *shape_of(query)), rids=json.dumps(rids), **query.values())
             left.update(rid * CODES + kind.search_code for (rid,) in rows)
     return left
-
-
-def _by_vector(tx: Tx, query: Query, also: Sequence[int]) -> tuple[list[int], Searched]:
-    if query.vector is None or not query.vector.any():
-        return [], "none"
-    numbers: list[int] = []
-    blobs: list[bytes] = []
-    compared: Searched = "all"
-    values = {"model": query.model, "size": query.scan + 1} | query.values()
-    for kind in query.kinds:
-        rows = tx.rows(_vectors(kind, *_shape(query)), **values)
-        if len(rows) > query.scan:
-            compared = "newest"
-        having = [(number, vector) for number, vector in rows[: query.scan] if vector is not None]
-        numbers += [number for number, _ in having]
-        blobs += [vector for _, vector in having]
-    if compared == "newest":
-        known = set(numbers)
-        more = json.dumps([number for number in also if number not in known])
-        for number, vector in tx.rows(_VECTORS_OF, records=more, model=query.model):
-            numbers.append(number)
-            blobs.append(vector)
-    return _nearest(query.vector, numbers, blobs, max(_FIRST_LOOK, query.limit)), compared
-
-
-def _nearest(vector: Vectors, numbers: Sequence[int], blobs: Iterable[bytes], count: int) -> list[int]:
-    """The nearest of some stored vectors, nearest first; what is not near at all is left out."""
-    if not numbers:
-        return []
-    stored = np.frombuffer(b"".join(blobs), np.float16).reshape(len(numbers), -1)
-    nearness = stored.astype(np.float32) @ vector
-    chosen = np.argpartition(-nearness, count)[:count] if len(numbers) > count else np.arange(len(numbers))
-    ordered = sorted(chosen.tolist(), key=lambda index: (-nearness[index], -numbers[index]))
-    return [numbers[index] for index in ordered if nearness[index] >= _NEAR]
-
-
-Shape = tuple[tuple[tuple[str, bool], ...], bool, bool, bool]
-
-
-def _shape(query: Query) -> Shape:
-    """What the text of a statement depends on."""
-    parts = tuple((part, value == "-") for part, value in query.parts.items())
-    return parts, query.memory_type is not None, query.since is not None, query.until is not None
-
-
-def _filter(kind: Collection, shape: Shape) -> str:
-    parts, typed, since, until = shape
-    terms = [narrowed({part: "-" if nobody else "" for part, nobody in parts}), served(kind)]
-    terms += ["r.memory_type = :memory_type"] * (typed and kind.name == "memories")
-    terms += [f"r.{kind.time} >= :since"] * since + [f"r.{kind.time} < :until"] * until
-    return " AND ".join(terms)
 
 
 _MATCHES = f"""s.words && ARRAY(SELECT value FROM each_text(:words))
@@ -254,11 +161,6 @@ _COUNTED = Statement(
     ), cardinality(s.words)) FROM search s WHERE {_MATCHES} LIMIT :size""",
 )
 """Rows ``(number, counts)``, see ``authority/sqlite/counting.py``."""
-_VECTORS_OF = Statement(
-    "vectors.of",
-    """SELECT v.record, v.vector FROM each_number(:records) j CROSS JOIN vectors v
-    WHERE v.record = j.value AND v.model = :model""",
-)
 
 
 @lru_cache
@@ -266,18 +168,7 @@ def _of_rows(kind: Collection, *shape: Any) -> Statement:
     return Statement(
         f"{kind.name}.found",
         f"""SELECT r.rid FROM each_number(:rids) j CROSS JOIN {kind.name} r
-        WHERE r.rid = j.value AND {_filter(kind, shape).replace("r.org =", "unindexed(r.org) =", 1)}""",
-    )
-
-
-@lru_cache
-def _vectors(kind: Collection, *shape: Any) -> Statement:
-    return Statement(
-        f"{kind.name}.vectors",
-        f"""SELECT c.record, v.vector FROM (
-            SELECT r.rid * {CODES} + {kind.search_code} AS record FROM {kind.name} r WHERE {_filter(kind, shape)}
-            ORDER BY r.rid DESC LIMIT :size) c
-        LEFT JOIN vectors v ON v.record = c.record AND v.model = :model""",
+        WHERE r.rid = j.value AND {let_through(kind, shape).replace("r.org =", "unindexed(r.org) =", 1)}""",
     )
 
 
@@ -285,6 +176,6 @@ def _vectors(kind: Collection, *shape: Any) -> Statement:
 def _newest(kind: Collection, *shape: Any) -> Statement:
     return Statement(
         f"{kind.name}.newest",
-        f"""SELECT r.rid, r.{kind.time} FROM {kind.name} r WHERE {_filter(kind, shape)}
+        f"""SELECT r.rid, r.{kind.time} FROM {kind.name} r WHERE {let_through(kind, shape)}
         ORDER BY r.{kind.time} DESC, r.rid DESC LIMIT :limit""",
     )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from expunge.authority.port import Statement, Tx
+from expunge.authority.port import Halves, Statement, Tx
 from expunge.datamap import CODES, Collection
 from expunge.search.embedder import Vectors
 
@@ -37,10 +37,10 @@ class Entry(NamedTuple):
     owner: str
     words: str
     model: str
-    vector: bytes | None
+    vector: Halves | None
 
 
-def packed(vectors: Vectors) -> list[bytes | None]:
+def packed(vectors: Vectors) -> list[Halves | None]:
     """Vectors as they are stored: half-precision numbers, which rank as the full ones do in half of the space.
 
     A vector of nothing but zeros is not stored.
@@ -48,7 +48,7 @@ def packed(vectors: Vectors) -> list[bytes | None]:
     halves = vectors.astype(np.float16)
     data, size = halves.tobytes(), halves.shape[1] * halves.itemsize
     says: list[bool] = np.any(vectors, axis=1).tolist()
-    return [data[row * size : (row + 1) * size] if says[row] else None for row in range(len(says))]
+    return [Halves(data[row * size : (row + 1) * size]) if says[row] else None for row in range(len(says))]
 
 
 def record_number(kind: Collection, rid: int) -> int:

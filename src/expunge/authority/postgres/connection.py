@@ -19,6 +19,8 @@ from psycopg_pool import PoolTimeout, TooManyRequests
 
 from expunge.authority.postgres.locks import Again
 from expunge.authority.postgres.place import SCHEMA, PostgresPlace
+from expunge.authority.postgres.schema import Schema
+from expunge.authority.postgres.vectors import adapt
 from expunge.errors import DatabaseAway, DatabaseBusy, DatabaseFault, DatabaseUnreadable, DiskFull, ExpungeError
 
 OLDEST = 15
@@ -45,8 +47,10 @@ class _WholeLoader(Loader):
         return int(bytes(data))
 
 
-def prepare(connection: psycopg.Connection) -> None:
-    """Let values go as what they are in our schema: whole numbers of 64 bits, and texts that are texts."""
+def prepare(connection: psycopg.Connection, schema: Schema) -> None:
+    """Let values go as what they are in our schema: whole numbers of 64 bits, texts that are texts, and vectors."""
+    if schema.halves is not None:
+        adapt(connection, schema.halves)
     connection.adapters.register_dumper(bool, _FlagDumper)
     connection.adapters.register_dumper(int, Int8Dumper)
     connection.adapters.register_dumper(str, StrDumper)

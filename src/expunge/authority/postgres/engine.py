@@ -24,6 +24,7 @@ from expunge.authority.postgres.files import SNAPSHOT, checkpoint, opened_files
 from expunge.authority.postgres.locks import Again
 from expunge.authority.postgres.migrate import migrate
 from expunge.authority.postgres.place import PostgresPlace
+from expunge.authority.postgres.schema import Schema
 from expunge.authority.postgres.sending import Sending
 from expunge.authority.postgres.transaction import PostgresTx
 from expunge.errors import DatabaseAway
@@ -33,7 +34,6 @@ T = TypeVar("T")
 _BEGIN_WRITING = "BEGIN"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _KEPT_TO_ONE = "SELECT set_config('expunge.org', %s, true)"
-_WALLED = "SELECT row_security_active('sessions')"
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 _RECONNECT_S = 1.0
@@ -59,7 +59,7 @@ class PostgresAuthority:
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="expunge-postgres")
         self._pool = self._a_pool(connections, "units")
         self._apart = self._a_pool(1, "census")
-        self._walled = False
+        self._schema = Schema()
 
     def _a_pool(self, connections: int, name: str) -> ConnectionPool:
         return ConnectionPool(
@@ -68,10 +68,13 @@ class PostgresAuthority:
             max_size=connections,
             timeout=self._busy_timeout_s,
             reconnect_timeout=_RECONNECT_S,
-            configure=prepare,
+            configure=self._prepare,
             name=name,
             open=False,
         )
+
+    def _prepare(self, connection: psycopg.Connection) -> None:
+        prepare(connection, self._schema)
 
     @classmethod
     async def open(
@@ -146,7 +149,7 @@ class PostgresAuthority:
     def _open(self, *, create: bool) -> None:
         with faults(self.place), psycopg.connect(**self._asked) as connection:
             migrate(connection, self.place, create=create)
-            ((self._walled,),) = connection.execute(_WALLED).fetchall()
+            self._schema = Schema.read(connection)
         self._pool.open()
         self._apart.open()
 
@@ -192,7 +195,7 @@ class PostgresAuthority:
         sending, ending = Sending(connection), False
         try:
             self._begin(sending, _BEGIN_WRITING)
-            result = unit(PostgresTx(sending, holds=keep, copies=not self._walled))
+            result = unit(PostgresTx(sending, self._schema, holds=keep))
             ending = keep
             sending.end("COMMIT" if keep else "ROLLBACK")
         except BaseException as fault:
@@ -209,7 +212,7 @@ class PostgresAuthority:
     def _begin(self, sending: Sending, text: str) -> None:
         """Begin, and keep the transaction to one org where row-level security binds this role."""
         sending.send(text)
-        if self._walled and (org := ONE_ORG.get()) is not None:
+        if self._schema.walled and (org := ONE_ORG.get()) is not None:
             sending.send(_KEPT_TO_ONE, (org,))
 
     def _compact(self) -> Reclaimed:
@@ -241,7 +244,7 @@ class PostgresAuthority:
         sending = Sending(connection)
         try:
             self._begin(sending, _BEGIN_READING)
-            answer = unit(PostgresTx(sending, holds=False))
+            answer = unit(PostgresTx(sending, self._schema, holds=False))
             sending.end("ROLLBACK")
         except BaseException as fault:
             sending.give_up()
@@ -250,13 +253,13 @@ class PostgresAuthority:
         return answer
 
     def _glance(self, unit: Unit[T]) -> T:
-        if self._walled and ONE_ORG.get() is not None:
+        if self._schema.walled and ONE_ORG.get() is not None:
             return self._read(self._pool, unit)  # what keeps it to one org lasts as long as a transaction
         return self._repeated(self._pool, lambda connection: self._peek(connection, unit))
 
     def _peek(self, connection: psycopg.Connection, unit: Unit[T]) -> T:
         try:
-            return unit(PostgresTx(Sending(connection, along=False), holds=False))
+            return unit(PostgresTx(Sending(connection, along=False), self._schema, holds=False))
         except BaseException as fault:
             _repeat_if(connection, fault)
             raise

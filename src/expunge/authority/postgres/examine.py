@@ -22,7 +22,9 @@ _COPIES = {
 """What makes copies of what is written. Ids and texts go as parameters, never as a part of a statement's text."""
 _SETTINGS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in (*_DURABLE, *_COPIES))
 _COUNTS = "(SELECT count(*) FROM pg_stat_replication), (SELECT count(*) FROM pg_replication_slots)"
-_VERSIONS = "SELECT current_setting('server_version'), version FROM schema_version"
+_VERSIONS = """SELECT current_setting('server_version'), version,
+    (SELECT extversion FROM pg_extension WHERE extname = 'vector'), to_regproc('nearness') IS NOT NULL
+    FROM schema_version"""
 _ADVICE = {
     "log_statement": "receipts say that the server's log is not covered",
     "log_min_duration_statement": "receipts say that the server's log is not covered",
@@ -49,8 +51,10 @@ def examine(connection: psycopg.Connection) -> Examined:
             Setting(name, "0", str(count), severity="warn", next="receipts say that standbys are not covered")
         )
     settings.append(_wall(connection))
-    ((server, schema),) = connection.execute(_VERSIONS).fetchall()
+    ((server, schema, pgvector, compares),) = connection.execute(_VERSIONS).fetchall()
     versions = {"postgresql": str(server), "psycopg": psycopg.__version__, "schema": str(schema)}
+    if pgvector is not None:
+        versions["pgvector"] = pgvector if compares else f"{pgvector}, not used: the schema was made without it"
     return Examined(versions=versions, settings=settings, files=[], waiting_bytes=None, uncovered=uncovered(connection))
 
 

@@ -14,6 +14,7 @@ from expunge.authority.fences import fences_of, refuse, values_of
 from expunge.authority.port import GuardKey, Row, Statement
 from expunge.authority.postgres.examine import uncovered
 from expunge.authority.postgres.locks import Again, Locks
+from expunge.authority.postgres.schema import Schema
 from expunge.authority.postgres.sending import Sending
 from expunge.authority.postgres.spelling import spelled
 
@@ -31,14 +32,11 @@ _INSERT = re.compile(r"INSERT INTO (\w+) \(([\w, ]+)\) VALUES \((?:\?, )*\?\)")
 class PostgresTx:
     """A transaction that is already open, at READ COMMITTED: each statement sees what was committed before it."""
 
-    def __init__(self, sending: Sending, *, holds: bool = True, copies: bool = True) -> None:
-        """Open for a unit; one of which nothing is kept need not hold anything.
-
-        ``copies`` is whether rows may be copied in: the server takes none by COPY where row-level security binds.
-        """
+    def __init__(self, sending: Sending, schema: Schema, *, holds: bool = True) -> None:
+        """Open for a unit; one of which nothing is kept need not hold anything."""
         self._sending = sending
+        self._schema = schema
         self._holds = holds
-        self._copies = copies
         self._locks = Locks(sending)
         self._has_rows = False
 
@@ -106,6 +104,11 @@ class PostgresTx:
         """Logs, archives and standbys, as the server's settings have them."""
         return uncovered(self._sending.connection)
 
+    @property
+    def compares(self) -> bool:
+        """Whether pgvector is there."""
+        return self._schema.halves is not None
+
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:
         """All rows of a statement."""
         return self._sending.rows(self._noted(statement), values)
@@ -131,15 +134,17 @@ class PostgresTx:
         if not first:
             return
         plain = _INSERT.fullmatch(statement.postgres or statement.text)
-        if plain is None or not self._copies or len(first) < _BY_COPY:
+        if plain is None or self._schema.walled or len(first) < _BY_COPY:
             self._sending.send_many(spelled(statement), list(chain(first, rows)))
             return
+        types = self._schema.types[plain[1]]
         with self._sending.apart() as cursor:
-            _copy(cursor, plain, chain(first, rows))
+            _copy(cursor, plain, [types[name] for name in plain[2].split(", ")], chain(first, rows))
         self._sending.on()
 
 
-def _copy(cursor: psycopg.Cursor, insert: re.Match[str], rows: Iterator[Any]) -> None:
-    with cursor.copy(f"COPY {insert[1]} ({insert[2]}) FROM STDIN") as copying:
+def _copy(cursor: psycopg.Cursor, insert: re.Match[str], types: Sequence[int], rows: Iterator[Any]) -> None:
+    with cursor.copy(f"COPY {insert[1]} ({insert[2]}) FROM STDIN (FORMAT binary)") as copying:
+        copying.set_types(types)
         for row in rows:
             copying.write_row(row)

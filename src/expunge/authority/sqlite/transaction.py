@@ -55,6 +55,11 @@ class SqliteTx:
         """Nothing: the files are what there is."""
         return []
 
+    @property
+    def compares(self) -> bool:
+        """It does not."""
+        return False
+
     def rows(self, statement: Statement, /, **values: Any) -> list[Row]:
         """All rows of a statement."""
         return self._connection.execute(spelled(statement.text), values).fetchall()

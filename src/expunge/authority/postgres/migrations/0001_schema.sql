@@ -503,6 +503,24 @@ CREATE INDEX vectors_namespace ON vectors (org, namespace) WHERE namespace <> '-
 CREATE INDEX vectors_agent ON vectors (org, agent) WHERE agent <> '-';
 CREATE INDEX vectors_session ON vectors (org, session_id) WHERE session_id <> '-';
 
+-- Where pgvector is in the database, vectors are its half-precision numbers, which are the same bytes, and are compared
+-- here by `nearness`. No approximate index is made of them: it would not find what an exact comparison does, and keeps
+-- numbers of removed rows in its pages.
+DO $$
+DECLARE
+    place text := (SELECT quote_ident(n.nspname) FROM pg_extension e
+        JOIN pg_namespace n ON n.oid = e.extnamespace
+        JOIN pg_type t ON t.typnamespace = n.oid AND t.typname = 'halfvec' WHERE e.extname = 'vector');
+BEGIN
+    IF place IS NOT NULL THEN
+        EXECUTE format('ALTER TABLE vectors ALTER COLUMN vector TYPE %s.halfvec USING NULL', place);
+        EXECUTE format('CREATE FUNCTION nearness(stored %1$s.halfvec, sought real[]) RETURNS double precision
+            LANGUAGE sql IMMUTABLE PARALLEL SAFE
+            RETURN %1$s.inner_product(stored::%1$s.vector, sought::%1$s.vector)', place);
+    END IF;
+END
+$$;
+
 -- A record that goes takes its entry and its vector with it, whichever statement removes it, whatever its search_path.
 -- An array of numbers is looked up by the key however many they are: a join keeps the plan that suited its first rows.
 CREATE FUNCTION leave_search() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
