@@ -7,7 +7,7 @@ import shutil
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -126,8 +126,8 @@ class _TimedTx:
     def send(self, statement: Statement, /, **values: Any) -> None:
         self.change(statement, **values)
 
-    def uncovered(self) -> list[str]:
-        return self._inner.uncovered()
+    def ask_uncovered(self) -> Callable[[], list[str]]:
+        return self._inner.ask_uncovered()
 
     def hold_rows(self, collection: str, org: str, ids: Sequence[str], *, alone: bool) -> bool:
         return self._inner.hold_rows(collection, org, ids, alone=alone)
@@ -142,6 +142,17 @@ class _TimedTx:
         found = self._inner.rows(statement, **values)
         self._hop.statements[statement.name] += time.perf_counter() - begun
         return found
+
+    def ask(self, statement: Statement, /, **values: Any) -> Callable[[], list[Row]]:
+        found = self.rows(statement, **values)
+        return lambda: found
+
+    def ask_change(self, statement: Statement, /, **values: Any) -> Callable[[], int]:
+        changed = self.change(statement, **values)
+        return lambda: changed
+
+    def expect(self, check: Callable[[list[Row]], None], statement: Statement, /, **values: Any) -> None:
+        check(self.rows(statement, **values))
 
     def change(self, statement: Statement, /, **values: Any) -> int:
         begun = time.perf_counter()

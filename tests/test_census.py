@@ -239,7 +239,8 @@ async def test_counting_again_finds_a_subject_by_each_collection(filled: Expunge
 
 def without(name: str, real: Any, *given: Any) -> list[Any]:
     """What stands in the index, but for one of its parts."""
-    return [row for row in real(*given) if row[1] != name]
+    rows = [row for answer in real(*given) for row in answer()]
+    return [lambda: [row for row in rows if row[1] != name]]
 
 
 LEFT_BEHIND = {"episodes": 1, "memories": 3, "facts": 1, "chunks": 1}
@@ -335,9 +336,9 @@ async def test_what_was_not_counted_is_not_completed(
         fewer = {other: text for other, text in BY_IDENTITY.items() if other != name}
         patched.setattr("expunge.census.count.BY_IDENTITY", fewer)
         count._identity_statement.cache_clear()
-        patched.setattr("expunge.census.count._add_marked", lambda *_: None)
-        outlived = partial(without, name, count._outlived)
-        patched.setattr("expunge.census.count._outlived", outlived)
+        patched.setattr("expunge.census.count._asked_by_mark", lambda *_: list)
+        of_index = partial(without, name, count._asked_of_index)
+        patched.setattr("expunge.census.count._asked_of_index", of_index)
         answer = await filled.erase("ann", purge=True)
     count._identity_statement.cache_clear()
     assert (answer.status, answer.receipt) == ("failed", None)

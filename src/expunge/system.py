@@ -77,7 +77,10 @@ class System:
 
         Its fences are raised under the new key, and a guard that does not know it would let a stale write through.
         """
-        if any(name not in self._held for name, _ in tx.rows(_KEYS_NAMED)):
+        tx.expect(self._has_all, _KEYS_NAMED)
+
+    def _has_all(self, named: list[Row]) -> None:
+        if any(name not in self._held for name, _ in named):
             raise KeysRotated
 
     def use_keys(self, ring: KeyRing) -> None:

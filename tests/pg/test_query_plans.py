@@ -101,7 +101,7 @@ async def expunge(filled: str, settings: Settings) -> AsyncIterator[Expunge]:
 def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Statement, dict[str, Any]]]:
     """Every statement that was run, with the last values."""
     found: dict[str, tuple[Statement, dict[str, Any]]] = {}
-    for name in ("rows", "change"):
+    for name in ("rows", "ask", "change", "ask_change"):
         real = getattr(PostgresTx, name)
 
         def noting(self: PostgresTx, statement: Statement, /, real: Any = real, **values: Any) -> Any:

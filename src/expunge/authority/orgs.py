@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from expunge.authority.port import Statement, Tx
 
 _ENSURE = Statement(
@@ -46,17 +48,21 @@ def seq_of(tx: Tx, org: str) -> int:
     return int(rows[0][0]) if rows else 0
 
 
-def ledger_head(tx: Tx, org: str) -> tuple[int, str | None]:
-    """How many entries the org's ledger has, and the hash of its newest receipt."""
-    rows = tx.rows(_HEAD, org=org)
-    return (rows[0][0], rows[0][1]) if rows else (0, None)
+LedgerHead = tuple[int, str | None]
+"""How many entries an org's ledger has, and the hash of its newest receipt."""
+
+
+def ask_ledger_head(tx: Tx, org: str) -> Callable[[], LedgerHead]:
+    """The head of an org's ledger."""
+    answer = tx.ask(_HEAD, org=org)
+    return lambda: next(((length, head) for length, head in answer()), (0, None))
 
 
 def set_ledger_head(tx: Tx, org: str, length: int, head: str | None) -> None:
-    """Move the head of an org's ledger."""
-    if not tx.change(_SET_HEAD, org=org, length=length, head=head):
+    """Move the head of an org's ledger, which was read in this unit: what has no entry yet may have no row."""
+    if length == 1:
         ensure_org(tx, org)
-        tx.change(_SET_HEAD, org=org, length=length, head=head)
+    tx.send(_SET_HEAD, org=org, length=length, head=head)
 
 
 def audit_head(tx: Tx, org: str) -> tuple[int, bytes | None, int]:
@@ -66,7 +72,7 @@ def audit_head(tx: Tx, org: str) -> tuple[int, bytes | None, int]:
 
 
 def set_audit_head(tx: Tx, org: str, length: int, head: bytes) -> None:
-    """Move the head of an org's audit."""
-    if not tx.change(_SET_AUDIT_HEAD, org=org, length=length, head=head):
+    """Move the head of an org's audit; as ``set_ledger_head``."""
+    if length == 1:
         ensure_org(tx, org)
-        tx.change(_SET_AUDIT_HEAD, org=org, length=length, head=head)
+    tx.send(_SET_AUDIT_HEAD, org=org, length=length, head=head)

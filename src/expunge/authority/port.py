@@ -169,8 +169,8 @@ class Tx(Protocol):
         """
         ...
 
-    def uncovered(self) -> list[str]:
-        """What the store's own settings let others keep of what was written: no erasure reaches it."""
+    def ask_uncovered(self) -> Callable[[], list[str]]:
+        """What the store's own settings let others keep of what was written: no erasure reaches it. As ``ask``."""
         ...
 
     @property
@@ -182,8 +182,20 @@ class Tx(Protocol):
         """All rows of a statement."""
         ...
 
+    def ask(self, statement: Statement, /, **values: Any) -> Callable[[], list[Row]]:
+        """All rows of a statement, wanted later: what is asked for before the first answer is taken goes together."""
+        ...
+
+    def expect(self, check: Callable[[list[Row]], None], statement: Statement, /, **values: Any) -> None:
+        """Hold the unit to what a statement answers: ``check`` may raise before it ends, also with an error of ours."""
+        ...
+
     def change(self, statement: Statement, /, **values: Any) -> int:
         """Run a statement that changes rows; how many it changed."""
+        ...
+
+    def ask_change(self, statement: Statement, /, **values: Any) -> Callable[[], int]:
+        """Run a statement that changes rows; how many it changed is wanted later, as with ``ask``."""
         ...
 
     def send(self, statement: Statement, /, **values: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -63,21 +63,30 @@ class Question:
 
 def count_left(tx: Tx, question: Question, targets: Sequence[Target]) -> list[dict[str, int]]:
     """For each target the records left, by collection, zeros too."""
+    marked = _asked_by_mark(tx, question)
     counts = _by_identity(tx, question, targets)
-    _add_marked(tx, question, counts)
+    _add(counts, marked())
     return counts
 
 
-def _add_marked(tx: Tx, question: Question, counts: list[dict[str, int]]) -> None:
+def _asked_by_mark(tx: Tx, question: Question) -> Callable[[], Iterator[Row]]:
     """What was derived, and so may name nobody, is found by its mark, while there is one."""
     values = {"org": question.org, "request": question.request, "seq": question.seq}
-    derived = tx.rows(_SOME_DERIVED, request=question.request)[0][0]
-    for position, name, left in tx.rows(_DERIVED[question.live], request=question.request) if derived else ():
-        counts[position][name] += left
-    for position, name, left in [] if question.live or not derived else tx.rows(_ENTRIES, request=question.request):
-        counts[position][name] += left
-    for position, name, left in [] if question.live else tx.rows(_EDGES, **values):
-        counts[position][name] += left
+    some_derived = tx.ask(_SOME_DERIVED, request=question.request)
+    edges = None if question.live else tx.ask(_EDGES, **values)
+
+    def answer() -> Iterator[Row]:
+        derived = some_derived()[0][0]
+        yield from edges() if edges else ()
+        yield from tx.rows(_DERIVED[question.live], request=question.request) if derived else ()
+        yield from tx.rows(_ENTRIES, request=question.request) if derived and not question.live else ()
+
+    return answer
+
+
+def _add(counts: list[dict[str, int]], left: Iterable[Row]) -> None:
+    for position, name, count in left:
+        counts[position][name] += count
 
 
 def count_left_by_pseudonym(
@@ -98,7 +107,7 @@ def count_left_by_pseudonym(
     targets = [Target(question.org, before=before, **named) for _, named in live]
     for (position, _), count in zip(live, _by_identity(tx, question, targets), strict=True):
         counts[position] = count
-    _add_marked(tx, question, counts)
+    _add(counts, _asked_by_mark(tx, question)())
     return counts
 
 
@@ -125,13 +134,14 @@ def _by_identity(tx: Tx, question: Question, targets: Sequence[Target]) -> list[
     parts = tuple(named[0])
     names = _counted_by_identity(parts)
     statement = _identity_statement(parts, dated=before is not None, live=question.live, one=one)
-    for position, *left in tx.rows(statement, **values):
+    by_identity = tx.ask(statement, **values)
+    beside = [] if question.live else _asked_of_index(tx, question, named)
+    if parts in _NAMES and before is None and not question.live:
+        beside.append(tx.ask(_NAMES[parts], **_names_values(question, named)))
+    for position, *left in by_identity():
         counts[position].update(zip(names, left, strict=True))
-    for position, name, left in [] if question.live else _outlived(tx, question, named):
-        counts[position][name] = left
-    beside = _NAMES.get(parts) if before is None and not question.live else None
-    for position, name, left in tx.rows(beside, **_names_values(question, named)) if beside else ():
-        counts[position][name] = left
+    for answer in beside:
+        _add(counts, answer())
     return counts
 
 
@@ -140,14 +150,12 @@ def _names_values(question: Question, named: Sequence[Mapping[str, str]]) -> dic
     return values | ({"targets": json.dumps(named, ensure_ascii=False)} if named[0] else {})
 
 
-def _outlived(tx: Tx, question: Question, named: Sequence[Mapping[str, str]]) -> list[Row]:
+def _asked_of_index(tx: Tx, question: Question, named: Sequence[Mapping[str, str]]) -> list[Callable[[], list[Row]]]:
     """What stands in the search index without a record behind it: an entry leaves with its record, or it is residue."""
     owned = json.dumps([question.owned(question.org, parts) for parts in named])
     targets = json.dumps(named, ensure_ascii=False)
-    return [
-        *tx.rows(_SEARCH, owned=owned),
-        *tx.rows(_vectors_statement(tuple(named[0])), org=question.org, targets=targets),
-    ]
+    vectors = _vectors_statement(tuple(named[0]))
+    return [tx.ask(_SEARCH, owned=owned), tx.ask(vectors, org=question.org, targets=targets)]
 
 
 @lru_cache

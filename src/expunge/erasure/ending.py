@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from expunge.authority.orgs import LedgerHead, ask_ledger_head
 from expunge.authority.port import Reclaimed, Tx, Unit
 from expunge.erasure.fence import lower_fence
 from expunge.erasure.marking import tally_of_marks
@@ -77,16 +79,17 @@ def end_counted(
     """Go on after the census of ``now``: the scope is forgotten, or hidden and signed for, or it has failed (law 7)."""
     request.census, request.verified_at = counts, now
     request.done(Step.CENSUS)
+    known = Known.ask(tx, request)
     if (reason := what_is_left(request)) is not None:
         fail(tx, request, system, role=role, step=Step.CENSUS, reason=reason)
     elif request.purge:
         forget(tx, request)
         if (answer := system.authority.waits) is not None:  # nothing to wait for before it is signed
             note_reclaim(request, system, answer)
-            return complete(tx, request, system, role=role)
+            return complete(tx, request, system, role=role, known=known)
     else:
         end_hiding(tx, request)
-        return complete(tx, request, system, role=role)
+        return complete(tx, request, system, role=role, known=known)
     return None
 
 
@@ -172,7 +175,20 @@ def end_hiding(tx: Tx, request: Request) -> None:
         request.scope = None
 
 
-def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a receipt wants to know, asked for early."""
+
+    head: Callable[[], LedgerHead]
+    uncovered: Callable[[], list[str]]
+
+    @classmethod
+    def ask(cls, tx: Tx, request: Request) -> Known:
+        """Ask where the ledger of the org ends, and what the store's settings let others keep."""
+        return cls(ask_ledger_head(tx, request.org), tx.ask_uncovered())
+
+
+def complete(tx: Tx, request: Request, system: System, *, role: str, known: Known) -> list[dict[str, Any]]:
     """Lower what is still up, and sign a receipt per subject into the org's chain; the receipts.
 
     Of an erasure that hides, the restore window begins.
@@ -182,7 +198,8 @@ def complete(tx: Tx, request: Request, system: System, *, role: str) -> list[dic
         lower_fence(tx, request)
     if not request.purge:
         request.restore_until = now + RESTORABLE_FOR
-    signed = append_receipts(tx, _occasion(tx, request, system), _subjects(request, system), system.keys.signer)
+    occasion = _occasion(request, system, known.uncovered())
+    signed = append_receipts(tx, occasion, _subjects(request, system), system.keys.signer, known.head())
     request.status, request.current_step = Status.COMPLETED, None
     request.done(Step.FINISH)
     audit_request(tx, request, system, role=role, outcome=Status.COMPLETED if request.purge else "hidden", now=now)
@@ -201,7 +218,7 @@ def follow_up(tx: Tx, *, request: Request, system: System, deferred: list[dict[s
     return found
 
 
-def _occasion(tx: Tx, request: Request, system: System) -> Occasion:
+def _occasion(request: Request, system: System, uncovered: list[str]) -> Occasion:
     return Occasion(
         request_id=request.id,
         batch_id=request.batch_id,
@@ -215,7 +232,7 @@ def _occasion(tx: Tx, request: Request, system: System) -> Occasion:
         verified_at=request.verified_at or 0,
         deferred=request.deferred,
         unfenced=[store.name for store in system.stores if store.capabilities.fence == "none"],
-        uncovered=tx.uncovered(),
+        uncovered=uncovered,
         external=request.external,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -99,7 +99,7 @@ class Marking:
         """
         kinds = [collection(name) for name, count in counts.items() if count]
         marked = {kind.name: self._mark_all(kind) for kind in kinds}
-        if self._tx.rows(HAS_TIES)[0][0]:
+        if self.ask_ties()():
             self.close_over(self.marks())
             self.settle()
         elif not may_revive(self._scope, counts) and all(
@@ -129,8 +129,6 @@ class Marking:
 
     def mark_linked(self) -> list[Mark]:
         """Of what the scope selects, mark what has edges or children: enough where all goes in the same commit."""
-        if not self._tx.rows(HAS_TIES)[0][0]:
-            return []
         found = self._tx.rows(find_linked(self._selector), targets=self._targets(), **self._values)
         return self._mark(found, direct=True)
 
@@ -251,9 +249,15 @@ class Marking:
             for name, count in outcome.derived.items()
         }
 
-    def has_bodies(self) -> bool:
+    def ask_ties(self) -> Callable[[], bool]:
+        """Whether anything in the store is tied to anything: if not, nothing goes for what it was made from."""
+        answer = self._tx.ask(HAS_TIES)
+        return lambda: bool(answer()[0][0])
+
+    def ask_bodies(self) -> Callable[[], bool]:
         """Whether a marked record has a body outside the database."""
-        return bool(self._tx.rows(ANY_BODY, request=self._request)[0][0])
+        answer = self._tx.ask(ANY_BODY, request=self._request)
+        return lambda: bool(answer()[0][0])
 
     def digest(self) -> str:
         """A hash of the ids of all that is marked, in their order; to be keyed before anybody sees it (law 14)."""

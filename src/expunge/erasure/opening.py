@@ -6,6 +6,7 @@ import secrets
 from contextlib import suppress
 
 from expunge import audit
+from expunge.authority.orgs import ask_ledger_head
 from expunge.authority.port import Tx, Unit
 from expunge.erasure.fence import lower_fence, raise_fence, scope_keys
 from expunge.erasure.marking import outcome_of, take_back_unfounded
@@ -56,6 +57,8 @@ def opening(system: System, order: Order, *, actor: str, role: str, at_once: boo
         system.check_keys(tx)
         tx.lead(scope.org, sealing=scope_keys(system.keys, scope))
         now = system.clock.now()
+        held = [is_wholly_held(tx, target) for target in scope.targets]
+        head = ask_ledger_head(tx, scope.org)
         request = Request(
             rid=next_rid(tx),
             id="er-" + secrets.token_hex(12),
@@ -76,12 +79,10 @@ def opening(system: System, order: Order, *, actor: str, role: str, at_once: boo
             requested_at=now,
             updated_at=now,
         )
-        append_intent(
-            tx,
-            Intent(request.id, scope.org, request.scope_type, subjects, request.key_id, request.purge, now),
-        )
+        intent = Intent(request.id, scope.org, request.scope_type, subjects, request.key_id, request.purge, now)
+        append_intent(tx, intent, head())
         request.done(Step.OPEN)
-        if all(is_wholly_held(tx, target) for target in scope.targets):
+        if all(wholly() for wholly in held):
             request.status, request.failure_reason = Status.BLOCKED, "a hold covers the whole scope"
         else:
             raise_fence(tx, request, system.keys)
@@ -194,7 +195,7 @@ async def take_due(system: System, due: Request, *, role: str, actor: str | None
 
 def _unblock(tx: Tx, request: Request, system: System) -> bool:
     """Raise the fence of a blocked request when its hold has been released; whether it was."""
-    if all(is_wholly_held(tx, target) for target in request.clear_scope.targets):
+    if all(is_wholly_held(tx, target)() for target in request.clear_scope.targets):
         return False
     raise_fence(tx, request, system.keys)
     request.done(Step.FENCE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -62,8 +62,8 @@ class _Shelf:
 
     async def named(self) -> dict[str, int]:
         """The bodies that marked rows name, but for rows that are held, and the position of their subject."""
-        statement, rid = MARKED_BODIES[self.collection], self.request.rid
-        return dict(await self.system.authority.read(lambda tx: tx.rows(statement, request=rid)))
+        named = await self.system.authority.read(lambda tx: ask_named(tx, self.request)())
+        return named[self.collection]
 
     async def present(self, refs: Iterable[str]) -> set[str]:
         """Which of some bodies are there."""
@@ -79,6 +79,16 @@ class _Shelf:
 
     async def _answer(self, asked: Awaitable[T]) -> T:
         return await _within(self.system, self.store, asked)
+
+
+Named = dict[str, dict[str, int]]
+"""By collection, the bodies that marked rows name, and the position of their subject."""
+
+
+def ask_named(tx: Tx, request: Request) -> Callable[[], Named]:
+    """The bodies that marked rows name, but for rows that are held."""
+    asked = {name: tx.ask(statement, request=request.rid) for name, statement in MARKED_BODIES.items()}
+    return lambda: {name: dict(answer()) for name, answer in asked.items()}
 
 
 def _shelves(system: System, request: Request) -> Iterator[_Shelf]:
@@ -179,8 +189,8 @@ def _without_kept(tx: Tx, shelf: _Shelf, found: list[Found]) -> list[Found]:
     return [item for item in found if item.ref not in kept]
 
 
-async def count_outside(system: System, request: Request) -> Counts:
-    """What the stores still hold, by subject: in scope by their own list, and of what the marked rows named (law 7).
+async def count_outside(system: System, request: Request, named: Named) -> Counts:
+    """What the stores still hold, by subject: in scope by their own list, and of what the marked rows name (law 7).
 
     A store that cannot be fenced is counted again after its settle period.
 
@@ -190,17 +200,17 @@ async def count_outside(system: System, request: Request) -> Counts:
     """
     counts: Counts = [{} for _ in request.subjects]
     for shelf in _shelves(system, request):
-        left = await _count(shelf)
+        left = await _count(shelf, named[shelf.collection])
         if shelf.store.capabilities.fence == "none":
             await asyncio.sleep(shelf.store.capabilities.settle_s)
-            left |= await _count(shelf)
+            left |= await _count(shelf, named[shelf.collection])
         for position, count in enumerate(counts):
             count[shelf.name] = left[position]
     return counts
 
 
-async def _count(shelf: _Shelf) -> Counter[int]:
-    found, named = await shelf.found(), await shelf.named()
+async def _count(shelf: _Shelf, named: Mapping[str, int]) -> Counter[int]:
+    found = await shelf.found()
     kept: set[str] = set()
     if refs := [ref for _, ref in found]:
         kept = await shelf.system.authority.read_apart(

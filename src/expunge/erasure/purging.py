@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from expunge.authority.port import Tx
 from expunge.datamap import collection
@@ -35,17 +35,19 @@ def purge_scope(tx: Tx, request: Request, counts: Mapping[str, Counter[int]], li
     scope = request.clear_scope
     selector = Selector.of(scope)
     values = {"org": request.org, "targets": as_parameter(enumerate(scope.targets)), "seq": request.fence_seq}
-    went = {name: tx.change(delete_in_scope(collection(name), selector), **values) for name in counts if counts[name]}
-    some_stay = any(count < counts[name].total() for name, count in went.items())
+    kinds = [collection(name) for name in counts if counts[name]]
+    went = {kind.name: tx.ask_change(delete_in_scope(kind, selector), **values) for kind in kinds}
+    some_stay = any(went[kind.name]() < counts[kind.name].total() for kind in kinds)
     left = count_scope(tx, scope) if some_stay else {}
     for name in went:
         _account(request, name, counts[name] - left.get(name, Counter()))
     _cut(tx, request, [mark.id for mark in linked])
 
 
-def others_may_mark(tx: Tx, request: Request) -> bool:
+def others_may_mark(tx: Tx, request: Request) -> Callable[[], bool]:
     """Whether another request of the org, one that hides or has not come to its end, may mark what this one removes."""
-    return bool(tx.rows(OTHERS_OPEN, org=request.org, request=request.rid)[0][0])
+    answer = tx.ask(OTHERS_OPEN, org=request.org, request=request.rid)
+    return lambda: bool(answer()[0][0])
 
 
 def purge_marked(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
@@ -53,7 +55,7 @@ def purge_marked(tx: Tx, request: Request, marks: Sequence[Mark]) -> None:
     by_kind: dict[str, list[Mark]] = defaultdict(list)
     for mark in marks:
         by_kind[mark.collection].append(mark)
-    shared = others_may_mark(tx, request)
+    shared = others_may_mark(tx, request)()
     gone: list[str] = []
     for name, here in by_kind.items():
         rids = json.dumps(sorted(mark.rid for mark in here))  # in the order of the file, which is read once

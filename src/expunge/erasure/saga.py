@@ -19,6 +19,7 @@ from expunge.authority.port import Reclaimed, Tx
 from expunge.datamap import RECORDS, Collection
 from expunge.datamap.selector import count_scope
 from expunge.erasure.ending import (
+    Known,
     complete,
     end_counted,
     fail,
@@ -124,16 +125,20 @@ class Saga:
 
     def _plan_to_purge(self, tx: Tx, request: Request) -> None:
         """Where nobody asks for the ids, what is in scope is found by whose it is, and only what has ties is marked."""
-        counts = count_scope(tx, request.clear_scope)
-        if sum(count.total() for count in counts.values()) > self._size:
-            raise NotAtOnce
-        by_id = request.exact or others_may_mark(tx, request) or may_revive(request.clear_scope, counts)
+        shared = others_may_mark(tx, request)
         marking = marking_of(tx, request, hiding=False)
         if request.before is not None or request.lowered_seq is not None:
             marking.hold_scope()
-        marked = marking.mark_scope() if by_id else marking.mark_linked()
+        ties, bodies = marking.ask_ties(), marking.ask_bodies()
+        counts = count_scope(tx, request.clear_scope)
+        if sum(count.total() for count in counts.values()) > self._size:
+            raise NotAtOnce
+        by_id = request.exact or shared() or may_revive(request.clear_scope, counts)
+        marked = marking.mark_scope() if by_id else marking.mark_linked() if ties() else []
         marking.close_over(marked)
-        if any(counts[kind.name] for kind in RECORDS if kind.body_in) or marking.has_bodies():
+        if marked:
+            bodies = marking.ask_bodies()
+        if bodies() or any(counts[kind.name] for kind in RECORDS if kind.body_in):
             raise NotAtOnce
         planned: Counter[str] = Counter()
         if marked:  # without an edge nothing outside the scope is touched, and all versions of a key go together
@@ -245,11 +250,12 @@ class Saga:
     async def _count(self) -> None:
         """Census on a connection of its own; then the scope is forgotten, or hidden, or it has failed (law 7)."""
         request = self._request
-        inside = await self._system.authority.read_apart(partial(count_inside, system=self._system, request=request))
+        counting = partial(count_inside, system=self._system, request=request)
+        inside, named = await self._system.authority.read_apart(counting)
         outside: Counts = [{} for _ in request.subjects]
         if request.purge:
             try:
-                outside = await count_outside(self._system, request)
+                outside = await count_outside(self._system, request, named)
             except StoreFault as fault:
                 await self._fail(Step.CENSUS, f"not counted: {fault}")
                 return
@@ -260,7 +266,7 @@ class Saga:
     async def _finish(self, answer: Reclaimed) -> None:
         def work(tx: Tx, request: Request) -> list[dict[str, Any]]:
             note_reclaim(request, self._system, answer)
-            return complete(tx, request, self._system, role=self._role)
+            return complete(tx, request, self._system, role=self._role, known=Known.ask(tx, request))
 
         self.receipts = await self._commit(work)
 

@@ -38,7 +38,7 @@ async def start_erasure(system: System, order: Order, *, actor: str, role: str) 
         if request.status is not Status.IN_PROGRESS or Step.LOWER not in request.steps_completed:
             return request, None
         try:
-            counts = at_hand.read_apart(partial(count_inside, system=system, request=request))
+            counts, _ = at_hand.read_apart(partial(count_inside, system=system, request=request))
             ending = partial(end_counted, system=system, role=role, counts=counts, now=system.clock.now())
             return at_hand.run(one_commit(system, request, ending))
         except EnvironmentFault as fault:

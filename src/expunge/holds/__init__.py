@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from expunge.authority.port import Statement, Tx
 from expunge.model.identity import PARTS
 from expunge.model.scope import Target
@@ -28,7 +30,8 @@ _COVERING = Statement(
 )
 
 
-def is_wholly_held(tx: Tx, target: Target) -> bool:
+def is_wholly_held(tx: Tx, target: Target) -> Callable[[], bool]:
     """Whether some hold covers all that a target can select."""
     values = {part: getattr(target, part) for part in PARTS}
-    return bool(tx.rows(_COVERING, org=target.org, **values)[0][0])
+    answer = tx.ask(_COVERING, org=target.org, **values)
+    return lambda: bool(answer()[0][0])

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from expunge.authority.orgs import ledger_head, set_ledger_head
+from expunge.authority.orgs import LedgerHead, ask_ledger_head, set_ledger_head
 from expunge.authority.port import Statement, Tx
 from expunge.errors import DatabaseFault
 from expunge.keys import SigningKey
@@ -46,8 +46,8 @@ class Intent:
     requested_at: Instant
 
 
-def append_intent(tx: Tx, intent: Intent) -> None:
-    """Write an intent: without it being durable nothing is erased (law 2)."""
+def append_intent(tx: Tx, intent: Intent, at: LedgerHead) -> None:
+    """Write an intent behind the head of the ledger: without it being durable nothing is erased (law 2)."""
     body = {
         "request_id": intent.request_id,
         "org": intent.org,
@@ -55,15 +55,17 @@ def append_intent(tx: Tx, intent: Intent) -> None:
         "purge": intent.purge,
         "requested_at": to_text(intent.requested_at),
     }
-    length, head = ledger_head(tx, intent.org)
+    length, head = at
     values = {"org": intent.org, "request_id": intent.request_id, "position": 0}
     tx.send(_APPEND, n=length + 1, kind="intent", body=canonical_plain(body).decode(), **values)
     set_ledger_head(tx, intent.org, length + 1, head)
 
 
-def append_receipts(tx: Tx, occasion: Occasion, subjects: Iterable[Subject], key: SigningKey) -> list[dict[str, Any]]:
-    """Chain and sign a receipt per subject behind the org's head; the receipts, as signed."""
-    return _append(tx, occasion.org, enumerate(said_by(occasion, subjects)), key)
+def append_receipts(
+    tx: Tx, occasion: Occasion, subjects: Iterable[Subject], key: SigningKey, at: LedgerHead
+) -> list[dict[str, Any]]:
+    """Chain and sign a receipt per subject behind the head of the ledger; the receipts, as signed."""
+    return _append(tx, occasion.org, enumerate(said_by(occasion, subjects)), key, at)
 
 
 def append_follow_ups(
@@ -80,11 +82,14 @@ def append_follow_ups(
     """
     news = {"deferred": deferred}
     newest = enumerate(receipts_of(tx, org, request_id))
-    _append(tx, org, [(position, json.loads(body) | news) for position, body in newest], key)
+    documents = [(position, json.loads(body) | news) for position, body in newest]
+    _append(tx, org, documents, key, ask_ledger_head(tx, org)())
 
 
-def _append(tx: Tx, org: str, documents: Iterable[tuple[int, dict[str, Any]]], key: SigningKey) -> list[dict[str, Any]]:
-    length, head = ledger_head(tx, org)
+def _append(
+    tx: Tx, org: str, documents: Iterable[tuple[int, dict[str, Any]]], key: SigningKey, at: LedgerHead
+) -> list[dict[str, Any]]:
+    length, head = at
     rows: list[dict[str, Any]] = []
     signed: list[dict[str, Any]] = []
     for position, said in documents:
@@ -106,7 +111,7 @@ def receipts_of(tx: Tx, org: str, request_id: str) -> list[str]:
 
 def read_ledger(tx: Tx, org: str, exported_at: Instant) -> list[str]:
     """The ledger of an org as the lines of a ledger file: a header, then every entry (law 11: to the end)."""
-    length, head = ledger_head(tx, org)
+    length, head = ask_ledger_head(tx, org)()
     header = {
         "format": FORMAT,
         "org": org,

@@ -47,8 +47,14 @@ class _WholeLoader(Loader):
         return int(bytes(data))
 
 
+_PREPARED_AFTER, _MOST_PREPARED = 1, 500
+"""There are some hundred statements, and each comes again: one is prepared when it is run for the second time, and
+none makes room for another."""
+
+
 def prepare(connection: psycopg.Connection, schema: Schema) -> None:
     """Let values go as what they are in our schema: whole numbers of 64 bits, texts that are texts, and vectors."""
+    connection.prepare_threshold, connection.prepared_max = _PREPARED_AFTER, _MOST_PREPARED
     if schema.halves is not None:
         adapt(connection, schema.halves)
     connection.adapters.register_dumper(bool, _FlagDumper)

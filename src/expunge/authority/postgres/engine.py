@@ -27,7 +27,7 @@ from expunge.authority.postgres.place import PostgresPlace
 from expunge.authority.postgres.schema import Schema
 from expunge.authority.postgres.sending import Sending
 from expunge.authority.postgres.transaction import PostgresTx
-from expunge.errors import DatabaseAway
+from expunge.errors import DatabaseAway, ExpungeError
 
 T = TypeVar("T")
 
@@ -195,7 +195,7 @@ class PostgresAuthority:
         sending, ending = Sending(connection), False
         try:
             self._begin(sending, _BEGIN_WRITING)
-            result = unit(PostgresTx(sending, self._schema, holds=keep))
+            result = _held_to(unit, PostgresTx(sending, self._schema, holds=keep))
             ending = keep
             sending.end("COMMIT" if keep else "ROLLBACK")
         except BaseException as fault:
@@ -244,7 +244,7 @@ class PostgresAuthority:
         sending = Sending(connection)
         try:
             self._begin(sending, _BEGIN_READING)
-            answer = unit(PostgresTx(sending, self._schema, holds=False))
+            answer = _held_to(unit, PostgresTx(sending, self._schema, holds=False))
             sending.end("ROLLBACK")
         except BaseException as fault:
             sending.give_up()
@@ -259,13 +259,24 @@ class PostgresAuthority:
 
     def _peek(self, connection: psycopg.Connection, unit: Unit[T]) -> T:
         try:
-            return unit(PostgresTx(Sending(connection, along=False), self._schema, holds=False))
+            return _held_to(unit, PostgresTx(Sending(connection, along=False), self._schema, holds=False))
         except BaseException as fault:
             _repeat_if(connection, fault)
             raise
 
     def _count(self, unit: Unit[T]) -> T:
         return self._read(self._apart, unit)
+
+
+def _held_to(unit: Unit[T], tx: PostgresTx) -> T:
+    """Run a unit, and check what it expected: an error of ours may come of what is not so."""
+    try:
+        result = unit(tx)
+    except ExpungeError:
+        tx.see()
+        raise
+    tx.see()
+    return result
 
 
 class _Repeat(Exception):

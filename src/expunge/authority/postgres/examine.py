@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import psycopg
 
-from expunge.authority.port import Examined, Setting
+from expunge.authority.port import Examined, Row, Setting
 
 _DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 """Without these a commit that was answered may be lost, and with it the fence or the mark of an erasure (law 2)."""
@@ -22,6 +22,8 @@ _COPIES = {
 """What makes copies of what is written. Ids and texts go as parameters, never as a part of a statement's text."""
 _SETTINGS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in (*_DURABLE, *_COPIES))
 _COUNTS = "(SELECT count(*) FROM pg_stat_replication), (SELECT count(*) FROM pg_replication_slots)"
+COPYING = f"{_SETTINGS}, {_COUNTS}"
+"""The settings, and who else reads the log, in one trip: a receipt is waiting."""
 _VERSIONS = """SELECT current_setting('server_version'), version,
     (SELECT extversion FROM pg_extension WHERE extname = 'vector'), to_regproc('nearness') IS NOT NULL
     FROM schema_version"""
@@ -55,7 +57,8 @@ def examine(connection: psycopg.Connection) -> Examined:
     versions = {"postgresql": str(server), "psycopg": psycopg.__version__, "schema": str(schema)}
     if pgvector is not None:
         versions["pgvector"] = pgvector if compares else f"{pgvector}, not used: the schema was made without it"
-    return Examined(versions=versions, settings=settings, files=[], waiting_bytes=None, uncovered=uncovered(connection))
+    said = uncovered(connection.execute(COPYING.encode()).fetchall())
+    return Examined(versions=versions, settings=settings, files=[], waiting_bytes=None, uncovered=said)
 
 
 def _wall(connection: psycopg.Connection) -> Setting:
@@ -65,9 +68,10 @@ def _wall(connection: psycopg.Connection) -> Setting:
     return Setting("row-level security", "on", found, severity="warn", next="serve with a role that has no such right")
 
 
-def uncovered(connection: psycopg.Connection) -> list[str]:
-    """What the settings let others keep, in the words of a receipt."""
-    found, others = _copying(connection)
+def uncovered(rows: list[Row]) -> list[str]:
+    """What the settings let others keep, in the words of a receipt, by what ``COPYING`` has answered."""
+    ((*row, standbys, slots),) = rows
+    found, others = dict(zip((*_DURABLE, *_COPIES), map(str, row), strict=True)), bool(standbys or slots)
     said = []
     if _logs_values(found):
         said.append("the database server's log, which by its settings holds what was written")
@@ -89,12 +93,6 @@ def _logs_values(found: Mapping[str, str]) -> bool:
 def _found(connection: psycopg.Connection) -> dict[str, str]:
     (row,) = connection.execute(_SETTINGS).fetchall()
     return dict(zip((*_DURABLE, *_COPIES), map(str, row), strict=True))
-
-
-def _copying(connection: psycopg.Connection) -> tuple[dict[str, str], bool]:
-    """The settings, and whether others read the log, in one trip: a receipt is waiting."""
-    ((*row, standbys, slots),) = connection.execute(f"{_SETTINGS}, {_COUNTS}".encode()).fetchall()
-    return dict(zip((*_DURABLE, *_COPIES), map(str, row), strict=True)), bool(standbys or slots)
 
 
 def _others(connection: psycopg.Connection) -> tuple[int, int]:

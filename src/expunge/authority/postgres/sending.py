@@ -39,10 +39,13 @@ class Sending:
 
     def count(self, text: Text, values: Mapping[str, Any] | Sequence[Any] | None = None) -> int:
         """Send a statement and wait for how many rows it changed."""
-        cursor = self.send(text, values)
-        if self._pipeline is not None:
+        return self.changed(self.send(text, values))
+
+    def changed(self, sent: psycopg.Cursor) -> int:
+        """Wait for how many rows a statement that was sent has changed."""
+        if self._pipeline is not None and sent.pgresult is None:
             self._pipeline.sync()
-        return cursor.rowcount
+        return sent.rowcount
 
     def send_many(self, text: Text, values: Sequence[Any]) -> None:
         """Send a statement once for each set of values."""
@@ -61,7 +64,7 @@ class Sending:
 
     def end(self, text: str) -> None:
         """Send the last statement, and wait for everything."""
-        self.connection.execute(text.encode())
+        self.connection.execute(text.encode(), prepare=False)  # there is no plan to keep
         self._stack.close()
 
     def give_up(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -12,7 +12,7 @@ from psycopg import errors
 
 from expunge.authority.fences import fences_of, refuse, values_of
 from expunge.authority.port import GuardKey, Row, Statement
-from expunge.authority.postgres.examine import uncovered
+from expunge.authority.postgres.examine import COPYING, uncovered
 from expunge.authority.postgres.locks import Again, Locks
 from expunge.authority.postgres.schema import Schema
 from expunge.authority.postgres.sending import Sending
@@ -39,6 +39,7 @@ class PostgresTx:
         self._holds = holds
         self._locks = Locks(sending)
         self._has_rows = False
+        self._expected: list[tuple[Callable[[list[Row]], None], Callable[[], list[Row]]]] = []
 
     def lead(self, org: str, sealing: Iterable[GuardKey] = ()) -> None:
         """Be the only unit of the org that works at an erasure."""
@@ -100,9 +101,10 @@ class PostgresTx:
         self._has_rows = True
         return True
 
-    def uncovered(self) -> list[str]:
+    def ask_uncovered(self) -> Callable[[], list[str]]:
         """Logs, archives and standbys, as the server's settings have them."""
-        return uncovered(self._sending.connection)
+        sent = self._sending.send(COPYING)
+        return lambda: uncovered(sent.fetchall())
 
     @property
     def compares(self) -> bool:
@@ -113,9 +115,28 @@ class PostgresTx:
         """All rows of a statement."""
         return self._sending.rows(self._noted(statement), values)
 
+    def ask(self, statement: Statement, /, **values: Any) -> Callable[[], list[Row]]:
+        """All rows of a statement, which is sent; waited for when they are taken."""
+        return self._sending.send(self._noted(statement), values).fetchall
+
+    def expect(self, check: Callable[[list[Row]], None], statement: Statement, /, **values: Any) -> None:
+        """Send a statement; ``see`` checks what it has answered."""
+        self._expected.append((check, self.ask(statement, **values)))
+
+    def see(self) -> None:
+        """Check what was expected of statements that were sent."""
+        for check, answer in self._expected:
+            check(answer())
+        self._expected.clear()
+
     def change(self, statement: Statement, /, **values: Any) -> int:
         """Run a statement that changes rows; how many it changed."""
         return self._sending.count(self._noted(statement), values)
+
+    def ask_change(self, statement: Statement, /, **values: Any) -> Callable[[], int]:
+        """Send a statement that changes rows; how many it changed is waited for when that is taken."""
+        sent = self._sending.send(self._noted(statement), values)
+        return lambda: self._sending.changed(sent)
 
     def send(self, statement: Statement, /, **values: Any) -> None:
         """Send a statement along with what comes next."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -51,9 +51,9 @@ class SqliteTx:
         """Nothing: no other unit writes, so what was read is as it was."""
         return False
 
-    def uncovered(self) -> list[str]:
+    def ask_uncovered(self) -> Callable[[], list[str]]:
         """Nothing: the files are what there is."""
-        return []
+        return list
 
     @property
     def compares(self) -> bool:
@@ -64,10 +64,24 @@ class SqliteTx:
         """All rows of a statement."""
         return self._connection.execute(spelled(statement.text), values).fetchall()
 
+    def ask(self, statement: Statement, /, **values: Any) -> Callable[[], list[Row]]:
+        """All rows of a statement, which is run now: there is no way to wait for."""
+        found = self.rows(statement, **values)
+        return lambda: found
+
+    def expect(self, check: Callable[[list[Row]], None], statement: Statement, /, **values: Any) -> None:
+        """Check what a statement answers."""
+        check(self.rows(statement, **values))
+
     def change(self, statement: Statement, /, **values: Any) -> int:
         """Run a statement that changes rows; how many it changed."""
         self._connection.execute(spelled(statement.text), values).fetchall()
         return self._connection.changes()
+
+    def ask_change(self, statement: Statement, /, **values: Any) -> Callable[[], int]:
+        """Run a statement that changes rows; how many it changed."""
+        changed = self.change(statement, **values)
+        return lambda: changed
 
     def send(self, statement: Statement, /, **values: Any) -> None:
         """Run a statement that changes rows."""
