@@ -120,8 +120,8 @@ class _TimedTx:
     def compares(self) -> bool:
         return self._inner.compares
 
-    def numbers(self, collection: str, count: int) -> Sequence[int]:
-        return self._inner.numbers(collection, count)
+    def ask_numbers(self, collection: str, count: int) -> Callable[[], Sequence[int]]:
+        return self._inner.ask_numbers(collection, count)
 
     def send(self, statement: Statement, /, **values: Any) -> None:
         self.change(statement, **values)

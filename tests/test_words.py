@@ -70,10 +70,10 @@ async def test_numbers_are_never_given_twice(expunge: Expunge):
     empty = Statement("test.empty", "DELETE FROM sessions")
 
     def unit(tx):
-        first = list(tx.numbers("sessions", 3))
+        first = list(tx.ask_numbers("sessions", 3)())
         tx.change_many(fill, [{"rid": rid, "id": str(rid)} for rid in first])
         tx.change(empty)
-        return first, list(tx.numbers("sessions", 2))
+        return first, list(tx.ask_numbers("sessions", 2)())
 
     first, then = await expunge.system.authority.run(unit)
     assert (len(set(first)), len(set(then))) == (3, 2)

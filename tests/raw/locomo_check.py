@@ -28,8 +28,9 @@ import json
 import re
 import sqlite3
 import sys
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
 from itertools import chain
@@ -309,9 +310,25 @@ class Served:
         self.edges = {tuple(row[name] for name in EDGE): row for row in self._all("lineage")}
         self.entries = {row["record"]: row for row in self._all("search")}
         self.vectors = {row["record"]: row for row in self._all("vectors")}
-        hashes = (part for row in self.entries.values() for part in (*row["owner"], *row["words"]))
-        self.numbers_in_index = b"\0".join(one.encode() for one in hashes)
+        self.numbers_in_index = b"\0".join(self._numbers())
         self.integrity = "ok"  # what SQLite says of its file has no like here
+
+    def _numbers(self) -> Iterator[bytes]:
+        """Hashes, whole numbers and vectors: as they come over the line, and as they stand in files of this machine."""
+        yield from (part.encode() for row in self.entries.values() for part in (*row["owner"], *row["words"]))
+        tables: list[Iterable[Row]] = [rows.values() for rows in self.rows.values()]
+        tables += [self.edges.values(), self.entries.values(), self.vectors.values()]
+        whole = {value for rows in tables for row in rows for value in row.values() if isinstance(value, int)}
+        for order in ("big", "little"):
+            yield from (number.to_bytes(8, order, signed=True) for number in whole)
+        with self._connection.cursor().copy("COPY (SELECT vector FROM vectors) TO STDOUT (FORMAT binary)") as copying:
+            for piece in copying:
+                data = bytes(piece)
+                yield data
+                for start in (0, 1):
+                    turned = array("H", data[start : start + (len(data) - start) // 2 * 2])
+                    turned.byteswap()
+                    yield turned.tobytes()
 
     def numbers(self, collection: str) -> dict[bytes, int]:
         """By id, what the search index knows the records of a collection by."""

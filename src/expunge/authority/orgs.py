@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from expunge.authority.port import Statement, Tx
+from expunge.authority.port import Row, Statement, Tx
+from expunge.errors import InputError
 
 _ENSURE = Statement(
     "orgs.ensure",
@@ -25,7 +26,7 @@ _SET_AUDIT_HEAD = Statement(
 
 def ensure_org(tx: Tx, org: str) -> None:
     """Give an org its row when it has none."""
-    tx.change(_ENSURE, org=org)
+    tx.send(_ENSURE, org=org)
 
 
 def next_seq(tx: Tx, org: str) -> int:
@@ -46,6 +47,21 @@ def seq_of(tx: Tx, org: str) -> int:
     """The erasure counter of one org."""
     rows = tx.rows(_SEQ, org=org)
     return int(rows[0][0]) if rows else 0
+
+
+def expect_seq(tx: Tx, org: str, as_of: int) -> None:
+    """Refuse a unit that says it began later than the org's erasure counter stands.
+
+    Raises:
+        InputError: the counter is of another database, or of one that was restored since.
+
+    """
+
+    def check(rows: list[Row]) -> None:
+        if as_of > (rows[0][0] if rows else 0):
+            raise InputError("as_of is later than this database", hint="take it from the database that is written to")
+
+    tx.expect(check, _SEQ, org=org)
 
 
 LedgerHead = tuple[int, str | None]

@@ -158,8 +158,8 @@ class Tx(Protocol):
         """
         ...
 
-    def numbers(self, collection: str, count: int) -> Sequence[int]:
-        """The next row numbers of a collection, for rows that this unit inserts. None is ever given twice."""
+    def ask_numbers(self, collection: str, count: int) -> Callable[[], Sequence[int]]:
+        """The next row numbers of a collection, for rows that this unit inserts, as ``ask``. None is given twice."""
         ...
 
     def hold_rows(self, collection: str, org: str, ids: Sequence[str], *, alone: bool) -> bool:

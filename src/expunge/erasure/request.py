@@ -249,7 +249,7 @@ def in_store(counts: Mapping[str, int], store: str) -> dict[str, int]:
 
 def next_rid(tx: Tx) -> int:
     """The row number of a new request: what is hidden at once is marked, by this number, before the row is written."""
-    return tx.numbers("requests", 1)[0]
+    return tx.ask_numbers("requests", 1)()[0]
 
 
 def insert(tx: Tx, request: Request) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from expunge.authority.orgs import ensure_org, seq_of
+from expunge.authority.orgs import ensure_org, expect_seq
 from expunge.authority.port import GuardKey, Tx
 from expunge.datamap import RECORDS, SEARCHED, Collection, Rule, collection
-from expunge.errors import ErasedSince, ErasureInProgress, HiddenByErasure, InputError, InvalidRecords
+from expunge.errors import ErasedSince, ErasureInProgress, HiddenByErasure, InvalidRecords
 from expunge.keys import KeyRing
 from expunge.memory.batch import Batch
 from expunge.memory.bodies import has_body
@@ -123,9 +123,8 @@ class _Put:
 
     def _refuse_future(self) -> None:
         """An ``as_of`` from another database, or from after a restore, would hide its rows from every erasure."""
-        orgs = {record.org for record in self._batch.records.values()}
-        if any(self._as_of.get(org, 0) > seq_of(self._tx, org) for org in orgs):
-            raise InputError("as_of is later than this database", hint="take it from the database that is written to")
+        for org in {record.org for record in self._batch.records.values()}:
+            expect_seq(self._tx, org, self._as_of.get(org, 0))
 
     def _guard(self, touched: Iterable[tuple[tuple[str, ...], Instant]]) -> None:
         """One check for each identity, dated by the earliest record that is written under it (law 4)."""
@@ -272,12 +271,13 @@ class _Put:
 
     def _write(self) -> None:
         rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        versions = self._numbered_versions()
+        numbers, versions = self._ask_numbers(), self._numbered_versions()
         for record in self._batch.records.values():
             kind, stored = record.collection, record.identity.stored()
             row = record.values.copy()
             row["org"], row["namespace"], row["agent"], row["user_id"], row["session_id"] = stored
             row["id"], row["seq"] = record.id, self._as_of.get(record.org, 0)
+            row["rid"] = next(numbers[kind.name])
             if kind.body_in:
                 row[kind.body_in] = self._body_of(record)
             if kind.versioned_by:
@@ -289,17 +289,17 @@ class _Put:
             ensure_org(self._tx, org)
         for kind in RECORDS:
             if rows[kind.name]:
-                self._number(kind, rows[kind.name])
                 self._tx.change_many(insert(kind), map(inserted(kind), rows[kind.name]))
         self._index(rows)
         self._tx.change_many(ADD_EDGE, self._edges(self._batch.records.values()))
         # A record that was there already gets back the edges it lost to an erasure, where the source is back.
         self._outcome.reattached = sum(self._reattach(edge) for edge in self._edges(self._present))
 
-    def _number(self, kind: Collection, rows: Sequence[dict[str, Any]]) -> None:
-        """Give rows the numbers that they would be given: the index has to know them. None is ever used again."""
-        for rid, row in zip(self._tx.numbers(kind.name, len(rows)), rows, strict=True):
-            row["rid"] = rid
+    def _ask_numbers(self) -> dict[str, Iterator[int]]:
+        """The numbers that rows would be given, by collection: the index has to know them. None is ever used again."""
+        wanted = Counter(record.collection.name for record in self._batch.records.values())
+        asked = {name: self._tx.ask_numbers(name, count) for name, count in wanted.items()}
+        return {name: _when_asked(answer) for name, answer in asked.items()}
 
     def _index(self, rows: Mapping[str, Sequence[dict[str, Any]]]) -> None:
         records = self._batch.records
@@ -374,6 +374,11 @@ class _Put:
                 rows = self._tx.rows(newest_versions(kind), names=_as_ids(page), **values)
                 found |= {(kind.name, stored, name): version for name, version in rows if version is not None}
         return found
+
+
+def _when_asked(answer: Callable[[], Iterable[T]]) -> Iterator[T]:
+    """What an answer has, which is waited for when the first of it is taken."""
+    yield from answer()
 
 
 def version_name(kind: Collection, identity: Identity, key: str) -> str:

@@ -78,10 +78,11 @@ class PostgresTx:
                 if key.org == org:
                     refuse(self.rows(fences_of(len(key.parts[0])), **values_of(key, as_of)))
 
-    def numbers(self, collection: str, count: int) -> Sequence[int]:
+    def ask_numbers(self, collection: str, count: int) -> Callable[[], Sequence[int]]:
         """Numbers of the sequence of a collection; those of a unit that is taken back are not given again."""
         text = f"SELECT nextval('{collection}_rid_seq') FROM generate_series(1, %s)"
-        return [number for (number,) in self._sending.rows(text, (count,))]
+        sent = self._sending.send(text, (count,))
+        return lambda: [number for (number,) in sent.fetchall()]
 
     def hold_rows(self, collection: str, org: str, ids: Sequence[str], *, alone: bool) -> bool:
         """Lock rows, in the order of their numbers. Only who works at an erasure waits for them.

@@ -41,11 +41,11 @@ class SqliteTx:
             text = spelled(fences_of(len(key.parts[0])).text)
             refuse(self._connection.execute(text, values_of(key, as_of)).fetchall())
 
-    def numbers(self, collection: str, count: int) -> Sequence[int]:
+    def ask_numbers(self, collection: str, count: int) -> Callable[[], Sequence[int]]:
         """The numbers that the next rows would be given; no other unit can take them."""
         last: list[Row] = self._connection.execute(_LAST_NUMBER, (collection,)).fetchall()
         first = 1 + int(last[0][0] if last else 0)
-        return range(first, first + count)
+        return lambda: range(first, first + count)
 
     def hold_rows(self, collection: str, org: str, ids: Sequence[str], *, alone: bool) -> bool:  # noqa: ARG002 (the port's)
         """Nothing: no other unit writes, so what was read is as it was."""
