@@ -19,6 +19,7 @@ from bench.export import export_all, export_one
 from bench.harness import Report, as_markdown, machine, show
 from bench.other import load, opening
 from bench.peer import peer
+from bench.peer_served import served_peer
 from bench.postgres import served_erasure, served_one, served_thousand, served_writers
 from bench.recall import beside, recall
 from bench.scopes import hide_and_restore, one_namespace
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[Path, Sizes], Awaitable[Report]]] = {
     "postgres-1000": served_thousand,
     "postgres-writers": served_writers,
     "postgres-erasure": served_erasure,
+    "postgres-peer": served_peer,
     "export-all": export_all,
     "export-one": export_one,
     "audit": verifying,

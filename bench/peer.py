@@ -48,7 +48,7 @@ Do = Callable[[dict[str, Any]], Awaitable[float]]
 async def peer(folder: Path, sizes: Sizes) -> Report:
     """Remember, recall, profile, export and forget beside loomflow, on SQLite and in memory."""
     report = Report(f"Beside {PEER} ({EPISODES} episodes, {FACTS} facts, {BLOCKS} blocks a user)", _COLUMNS)
-    python = await _install(folder / "peer-venv")
+    python = await install(folder / "peer-venv")
     if python is None:
         report.verdicts.append(f"{PEER} could not be installed here: nothing was measured")
         return report
@@ -64,20 +64,20 @@ async def peer(folder: Path, sizes: Sizes) -> Report:
                 (PEER_MEMORY, partial(_child, python, "memory", built, folder)),
             ):
                 contenders[name] = await stack.enter_async_context(open_one())
-            samples = await _measure(contenders, shape, sizes)
+            samples = await measure(contenders, shape, sizes)
         shutil.rmtree(built)
         _tell(report, users, samples)
     return report
 
 
-async def _install(folder: Path) -> Path | None:
+async def install(folder: Path, peer: str = PEER) -> Path | None:
     """The Python of an environment that has the peer, or ``None``."""
     python = folder / "bin" / "python"
     if python.exists():
         return python
     steps = (
         (sys.executable, "-m", "venv", "--without-pip", str(folder)),
-        (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", PEER),
+        (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", peer),
     )
     for step in steps:
         process = await asyncio.create_subprocess_exec(
@@ -98,7 +98,7 @@ async def _install(folder: Path) -> Path | None:
 async def _on_file(built: Path, folder: Path) -> AsyncIterator[Do]:
     work = copy(built, folder / "ours-file")
     async with Agent(settings=settings(work), org=ORG, namespace=NAMESPACE, agent=AGENT) as agent:
-        yield _ours(agent)
+        yield ours(agent)
     shutil.rmtree(work)
 
 
@@ -118,11 +118,13 @@ async def _in_memory(built: Path, folder: Path) -> AsyncIterator[Do]:
             backup.step()
         target.close()
         source.close()
-        yield _ours(agent)
+        yield ours(agent)
     shutil.rmtree(work)
 
 
-def _ours(agent: Agent) -> Do:
+def ours(agent: Agent) -> Do:
+    """What is asked, of an agent of ours."""
+
     async def do(asked: dict[str, Any]) -> float:
         memory, user = agent.memory, asked["user"]
         work: Awaitable[Any]
@@ -150,10 +152,17 @@ def _ours(agent: Agent) -> Do:
 async def _child(python: Path, backend: str, built: Path, folder: Path) -> AsyncIterator[Do]:
     work = folder / f"theirs-{backend}"
     work.mkdir()
-    script = Path(__file__).with_name("peer_child.py")
-    arguments = (str(python), str(script), backend, str(built / DATABASE), str(work))
+    async with child(python, "peer_child.py", backend, str(built / DATABASE), str(work)) as do:
+        yield do
+    shutil.rmtree(work)
+
+
+@asynccontextmanager
+async def child(python: Path, script: str, *arguments: str) -> AsyncIterator[Do]:
+    """A process of the peer's that does what it is asked for."""
     pipe = asyncio.subprocess.PIPE
-    child = await asyncio.create_subprocess_exec(*arguments, stdin=pipe, stdout=pipe)
+    command = (str(python), str(Path(__file__).with_name(script)), *arguments)
+    child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     source, sink = child.stdin, child.stdout
     if source is None or sink is None:
         raise RuntimeError("the peer cannot be spoken to")
@@ -161,7 +170,7 @@ async def _child(python: Path, backend: str, built: Path, folder: Path) -> Async
     async def answer(timeout_s: float) -> dict[str, Any]:
         line = await asyncio.wait_for(sink.readline(), timeout_s)
         if not line:
-            raise RuntimeError(f"the peer's {backend} process ended")
+            raise RuntimeError(f"the peer's process ended: {script}")
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -179,7 +188,6 @@ async def _child(python: Path, backend: str, built: Path, folder: Path) -> Async
     finally:
         source.close()
         await child.wait()
-        shutil.rmtree(work)
 
 
 def _check_removed(asked: dict[str, Any], removed: int) -> None:
@@ -188,7 +196,7 @@ def _check_removed(asked: dict[str, Any], removed: int) -> None:
         raise RuntimeError(f"{removed} records of {asked['user']} were forgotten, not {asked['there']}")
 
 
-async def _measure(contenders: dict[str, Do], shape: Shape, sizes: Sizes) -> dict[str, Samples]:
+async def measure(contenders: dict[str, Do], shape: Shape, sizes: Sizes) -> dict[str, Samples]:
     """User by user: one more episode, two ways to recall, the profile, and forget; and somebody who was never there."""
     chance = random.Random(shape.episodes)
     text = synthetic(chance)

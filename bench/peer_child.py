@@ -44,9 +44,13 @@ class Table:
         """Which vector a text has."""
         return zlib.crc32(text.encode()) % _VECTORS
 
-    async def embed(self, text: str) -> list[float]:
+    def vector(self, text: str) -> list[float]:
         """The vector of a text."""
         return self._vectors[self.slot(text)]
+
+    async def embed(self, text: str) -> list[float]:
+        """The same, as the peer asks for it."""
+        return self.vector(text)
 
     async def embed_batch(self, texts: list[str]) -> list[list[float]]:
         """The vectors of texts."""
@@ -78,12 +82,45 @@ class Source:
         ).fetchall()
 
 
+class Types:
+    """The peer's own records, and what is asked of a memory of the peer's."""
+
+    def __init__(self) -> None:
+        self._types: Any = importlib.import_module("loomflow.core.types")
+
+    def episode(self, row: tuple[Any, ...]) -> Any:
+        """One of our rows as the peer's."""
+        names = ("id", "session_id", "user_id", "occurred_at", "input", "output")
+        return self._types.Episode(**dict(zip(names, row, strict=True)) | {"occurred_at": moment(row[3])})
+
+    def fact(self, row: tuple[Any, ...]) -> Any:
+        """One of our rows as the peer's."""
+        names = ("id", "user_id", "subject", "predicate", "object", "recorded_at")
+        at = {"recorded_at": moment(row[5]), "valid_from": moment(row[5])}
+        return self._types.Fact(**dict(zip(names, row, strict=True)) | at)
+
+    async def do(self, memory: Any, asked: dict[str, Any]) -> dict[str, Any]:
+        """One thing, timed."""
+        user, operation = asked["user"], asked["operation"]
+        if operation == "remember":
+            said = {name: asked[name] for name in ("session_id", "input", "output")}
+            work = memory.remember(self._types.Episode(user_id=user, **said))
+        elif operation in ("recall", "recall_scored"):
+            work = getattr(memory, operation)(asked["query"], limit=_LIMIT, user_id=user)
+        else:
+            work = getattr(memory, operation)(user_id=user)
+        begun = time.perf_counter()
+        answer = await work
+        taken = time.perf_counter() - begun
+        return {"seconds": taken, "removed": answer if operation == "forget" else None}
+
+
 class Peer:
     """A memory of the peer's."""
 
     def __init__(self, backend: str, source: Source, folder: Path) -> None:
         warnings.simplefilter("ignore")
-        self._types: Any = importlib.import_module("loomflow.core.types")
+        self.types = Types()
         self._source, self._table, self._folder, self._backend = source, Table(), folder, backend
         self.memory: Any
         if backend == "sqlite":
@@ -101,36 +138,20 @@ class Peer:
             connection.close()
             return
         for row in self._source.episodes():
-            await self.memory.remember(self._episode(row))
-        facts = (self._fact(row) for row in self._source.facts())
+            await self.memory.remember(self.types.episode(row))
+        facts = (self.types.fact(row) for row in self._source.facts())
         self.memory.facts._facts = {fact.id: fact for fact in facts}  # noqa: SLF001 (the module says why)
         for user, name, content, _ in self._source.blocks():
             await self.memory.update_block(name, content, user_id=user)
-
-    async def do(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """One thing, timed."""
-        memory, user = self.memory, asked["user"]
-        operation = asked["operation"]
-        if operation == "remember":
-            said = {name: asked[name] for name in ("session_id", "input", "output")}
-            work = memory.remember(self._types.Episode(user_id=user, **said))
-        elif operation in ("recall", "recall_scored"):
-            work = getattr(memory, operation)(asked["query"], limit=_LIMIT, user_id=user)
-        else:
-            work = getattr(memory, operation)(user_id=user)
-        begun = time.perf_counter()
-        answer = await work
-        taken = time.perf_counter() - begun
-        return {"seconds": taken, "removed": answer if operation == "forget" else None}
 
     async def _check_rows(self) -> None:
         """Rows by direct SQL are those that the API writes."""
         user = self._source.blocks()[0][0]
         by_api = self._sqlite.SqliteMemory(self._folder / "api.db", embedder=self._table)
         for row in self._source.episodes(user):
-            await by_api.remember(self._episode(row))
+            await by_api.remember(self.types.episode(row))
         for row in self._source.facts(user):
-            await by_api.facts.append(self._fact(row))
+            await by_api.facts.append(self.types.fact(row))
         for _, name, content, _ in self._source.blocks(user):
             await by_api.update_block(name, content, user_id=user)
         self._sqlite.SqliteMemory(self._folder / "sql.db", embedder=self._table)
@@ -157,7 +178,7 @@ class Peer:
             "INSERT INTO facts (id, user_id, subject, predicate, object, valid_from, recorded_at, embedding) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                (*row[:3], _predicate(row[3]), row[4], row[5], row[5], packed[slot(_triple(row))])
+                (*row[:3], predicate(row[3]), row[4], row[5], row[5], packed[slot(triple(row))])
                 for row in self._source.facts(only)
             ),
         )
@@ -171,27 +192,19 @@ class Peer:
         connection.commit()
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _episode(self, row: tuple[Any, ...]) -> Any:
-        names = ("id", "session_id", "user_id", "occurred_at", "input", "output")
-        return self._types.Episode(**dict(zip(names, row, strict=True)) | {"occurred_at": _moment(row[3])})
 
-    def _fact(self, row: tuple[Any, ...]) -> Any:
-        names = ("id", "user_id", "subject", "predicate", "object", "recorded_at")
-        at = {"recorded_at": _moment(row[5]), "valid_from": _moment(row[5])}
-        return self._types.Fact(**dict(zip(names, row, strict=True)) | at)
-
-
-def _triple(fact: tuple[Any, ...]) -> str:
+def triple(fact: tuple[Any, ...]) -> str:
     """What the peer embeds of a fact."""
-    return f"{fact[2]} {_predicate(fact[3])} {fact[4]}"
+    return f"{fact[2]} {predicate(fact[3])} {fact[4]}"
 
 
-def _predicate(name: str) -> str:
+def predicate(name: str) -> str:
     """As the peer spells predicates."""
     return name.replace("-", "_")
 
 
-def _moment(seconds: float) -> datetime:
+def moment(seconds: float) -> datetime:
+    """A time as the peer has it."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
@@ -202,7 +215,7 @@ async def main(backend: str, database: str, folder: str) -> None:
     await peer.load()
     print(json.dumps({"loaded": time.perf_counter() - begun}), flush=True)
     for line in sys.stdin:
-        print(json.dumps(await peer.do(json.loads(line))), flush=True)
+        print(json.dumps(await peer.types.do(peer.memory, json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

@@ -80,12 +80,17 @@ class Built:
 async def built_on(url: str, shape: Shape, folder: Path) -> Built:
     """A database of a shape on a server, filled from the one that SQLite is measured in."""
     source = await build(shape, folder / f"{shape.name}-source")
+    built = await filled_from(source, url, folder / f"{shape.name}.keys")
+    shutil.rmtree(source)
+    return built
+
+
+async def filled_from(source: Path, url: str, keys: Path) -> Built:
+    """A database on a server with the rows of a built one; its key file is copied to ``keys``."""
     made = fresh_database(url)
     await (await PostgresAuthority.open(PostgresPlace.parse(made), create=True)).close()
     _fill(made, source / DATABASE)
-    keys = folder / f"{shape.name}.keys"
     shutil.copy(source / KEYS, keys)
-    shutil.rmtree(source)
     return Built(url, made, keys)
 
 
