@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -82,7 +82,7 @@ def newest(tx: Tx, query: Query) -> Found:
 def _by_words(tx: Tx, query: Query, match: Match) -> list[int]:
     """The records that have any of the words, best first (BM25)."""
     wanted = max(FIRST_LOOK, query.limit)
-    counted = tx.rows(_COUNTED, size=_COUNTED_HERE + 1, **_values(query, match))
+    counted = tx.rows(_counted(_owned(query, match)), size=_COUNTED_HERE + 1, **_values(query, match))
     if len(counted) > _COUNTED_HERE:
         return _by_words_of_all(tx, query, match, wanted)
     left = _let_through(tx, query, [number for number, _ in counted])
@@ -123,7 +123,7 @@ def _by_words_of_all(tx: Tx, query: Query, match: Match, wanted: int) -> list[in
     """As ``_by_words``, by what the whole index says. Looks further while too few are served (law 11)."""
     size, values = max(FIRST_LOOK, 4 * query.limit), _values(query, match)
     while True:
-        numbers = [number for (number,) in tx.rows(_MATCHING, size=size, **values)]
+        numbers = [number for (number,) in tx.rows(_matching(_owned(query, match)), size=size, **values)]
         left = _let_through(tx, query, numbers)
         if len(left) >= wanted or len(numbers) < size:
             return [number for number in numbers if number in left][:wanted]
@@ -140,27 +140,48 @@ def _let_through(tx: Tx, query: Query, numbers: Sequence[int]) -> set[int]:
     return left
 
 
-_MATCHES = f"""s.words && ARRAY(SELECT value FROM each_text(:words))
-    AND (CAST(:owner AS TEXT) IS NULL OR s.owner @> ARRAY[:owner])
-    AND s.record % {CODES} IN (SELECT value FROM each_number(:codes))"""
-_MATCHING = Statement(
-    "search.matching",
-    f"""SELECT rowid FROM search WHERE search MATCH :match AND rank MATCH 'bm25(0.0, 1.0)'
-    AND rowid % {CODES} IN (SELECT value FROM each_number(:codes)) ORDER BY rank LIMIT :size""",
-    postgres=f"""SELECT s.record FROM search s WHERE {_MATCHES}
-    ORDER BY (SELECT count(*) FROM each_text(:words) w WHERE w.value = ANY (s.words)) DESC, s.record DESC
-    LIMIT :size""",
-)
-"""Of very many, those with the most of the words: PostgreSQL does not count how rare they are in the whole index."""
-_COUNTED = Statement(
-    "search.counted",
-    f"""SELECT rowid, counted(search) FROM search WHERE search MATCH :match
-    AND rowid % {CODES} IN (SELECT value FROM each_number(:codes)) LIMIT :size""",
-    postgres=f"""SELECT s.record, array_append(ARRAY(
-        SELECT cardinality(array_positions(s.words, w.value)) FROM each_text(:words) w ORDER BY w.key
-    ), cardinality(s.words)) FROM search s WHERE {_MATCHES} LIMIT :size""",
-)
-"""Rows ``(number, counts)``, see ``authority/sqlite/counting.py``."""
+Owned = Literal["by one", "by many", "by nobody"]
+"""Whose records are searched: of a user or a session, which has few; of a namespace or an agent; of the whole org."""
+
+
+def _owned(query: Query, match: Match) -> Owned:
+    if match.owner is None:
+        return "by nobody"
+    return "by one" if any(query.parts.get(part, "-") != "-" for part in ("user_id", "session_id")) else "by many"
+
+
+_MATCHES: dict[Owned, str] = {
+    "by one": "s.owner @> ARRAY[:owner] AND (s.words && ARRAY(SELECT value FROM each_text(:words))) IS TRUE",
+    "by many": "s.owner @> ARRAY[:owner] AND s.words && ARRAY(SELECT value FROM each_text(:words))",
+    "by nobody": "s.words && ARRAY(SELECT value FROM each_text(:words))",
+}
+"""On PostgreSQL. A word may stand in most of the records of everybody, so those of one are found by whose they are."""
+_OF_KINDS = f"% {CODES} IN (SELECT value FROM each_number(:codes))"
+
+
+@lru_cache
+def _matching(owned: Owned) -> Statement:
+    """Of very many, those with the most of the words: PostgreSQL does not count how rare they are among all."""
+    return Statement(
+        "search.matching",
+        f"""SELECT rowid FROM search WHERE search MATCH :match AND rank MATCH 'bm25(0.0, 1.0)'
+        AND rowid {_OF_KINDS} ORDER BY rank LIMIT :size""",
+        postgres=f"""SELECT s.record FROM search s WHERE {_MATCHES[owned]} AND s.record {_OF_KINDS}
+        ORDER BY (SELECT count(*) FROM each_text(:words) w WHERE w.value = ANY (s.words)) DESC, s.record DESC
+        LIMIT :size""",
+    )
+
+
+@lru_cache
+def _counted(owned: Owned) -> Statement:
+    """Rows ``(number, counts)``, see ``authority/sqlite/counting.py``."""
+    return Statement(
+        "search.counted",
+        f"SELECT rowid, counted(search) FROM search WHERE search MATCH :match AND rowid {_OF_KINDS} LIMIT :size",
+        postgres=f"""SELECT s.record, array_append(ARRAY(
+            SELECT cardinality(array_positions(s.words, w.value)) FROM each_text(:words) w ORDER BY w.key
+        ), cardinality(s.words)) FROM search s WHERE {_MATCHES[owned]} AND s.record {_OF_KINDS} LIMIT :size""",
+    )
 
 
 @lru_cache

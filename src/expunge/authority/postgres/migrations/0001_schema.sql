@@ -2,6 +2,7 @@
 -- Times are microseconds since 1970 UTC. '-' in an identity column means nobody. `seq` is the org's erasure counter as
 -- it stood when the unit of work that wrote the row began. A row says itself which erasure marks it: `marked` is the
 -- `rid` of that request, and 0 where none does; nothing serves a marked row, and nothing may be derived from it.
+-- The index by user ends in `rid`, as each does in SQLite by itself: pages follow it, and nobody walks by number.
 -- A `rid` is never used again: marks name rows by it, and may outlive them. Only the index by user holds the rows of
 -- nobody, too. Text is compared by its bytes whatever the database sorts by (law 12): every column says COLLATE "C".
 
@@ -43,7 +44,7 @@ CREATE TABLE sessions (
     ended_at    bigint,
     UNIQUE (org, id)
 );
-CREATE INDEX sessions_user ON sessions (org, user_id, seq);
+CREATE INDEX sessions_user ON sessions (org, user_id, seq, rid);
 CREATE INDEX sessions_namespace ON sessions (org, namespace) WHERE namespace <> '-';
 CREATE INDEX sessions_agent ON sessions (org, agent) WHERE agent <> '-';
 CREATE INDEX sessions_session ON sessions (org, session_id) WHERE session_id <> '-';
@@ -68,7 +69,7 @@ CREATE TABLE episodes (
     status      text COLLATE "C" NOT NULL DEFAULT 'completed',
     UNIQUE (org, id)
 );
-CREATE INDEX episodes_user ON episodes (org, user_id, seq);
+CREATE INDEX episodes_user ON episodes (org, user_id, seq, rid);
 CREATE INDEX episodes_namespace ON episodes (org, namespace) WHERE namespace <> '-';
 CREATE INDEX episodes_agent ON episodes (org, agent) WHERE agent <> '-';
 CREATE INDEX episodes_session ON episodes (org, session_id) WHERE session_id <> '-';
@@ -93,7 +94,7 @@ CREATE TABLE events (
     position    bigint,
     UNIQUE (org, id)
 );
-CREATE INDEX events_user ON events (org, user_id, seq);
+CREATE INDEX events_user ON events (org, user_id, seq, rid);
 CREATE INDEX events_namespace ON events (org, namespace) WHERE namespace <> '-';
 CREATE INDEX events_agent ON events (org, agent) WHERE agent <> '-';
 CREATE INDEX events_session ON events (org, session_id) WHERE session_id <> '-';
@@ -119,7 +120,7 @@ CREATE TABLE attachments (
     ref         text COLLATE "C" NOT NULL,
     UNIQUE (org, id)
 );
-CREATE INDEX attachments_user ON attachments (org, user_id, seq);
+CREATE INDEX attachments_user ON attachments (org, user_id, seq, rid);
 CREATE INDEX attachments_namespace ON attachments (org, namespace) WHERE namespace <> '-';
 CREATE INDEX attachments_agent ON attachments (org, agent) WHERE agent <> '-';
 CREATE INDEX attachments_session ON attachments (org, session_id) WHERE session_id <> '-';
@@ -151,7 +152,7 @@ CREATE TABLE memories (
     deriver     text COLLATE "C",
     UNIQUE (org, id)
 );
-CREATE INDEX memories_user ON memories (org, user_id, seq);
+CREATE INDEX memories_user ON memories (org, user_id, seq, rid);
 CREATE INDEX memories_namespace ON memories (org, namespace) WHERE namespace <> '-';
 CREATE INDEX memories_agent ON memories (org, agent) WHERE agent <> '-';
 CREATE INDEX memories_session ON memories (org, session_id) WHERE session_id <> '-';
@@ -185,7 +186,7 @@ CREATE TABLE facts (
     predicate_key text COLLATE "C" NOT NULL DEFAULT '',
     UNIQUE (org, id)
 );
-CREATE INDEX facts_user ON facts (org, user_id, seq);
+CREATE INDEX facts_user ON facts (org, user_id, seq, rid);
 CREATE INDEX facts_namespace ON facts (org, namespace) WHERE namespace <> '-';
 CREATE INDEX facts_agent ON facts (org, agent) WHERE agent <> '-';
 CREATE INDEX facts_session ON facts (org, session_id) WHERE session_id <> '-';
@@ -214,7 +215,7 @@ CREATE TABLE blocks (
     pinned_order bigint,
     UNIQUE (org, id)
 );
-CREATE INDEX blocks_user ON blocks (org, user_id, seq);
+CREATE INDEX blocks_user ON blocks (org, user_id, seq, rid);
 CREATE INDEX blocks_namespace ON blocks (org, namespace) WHERE namespace <> '-';
 CREATE INDEX blocks_agent ON blocks (org, agent) WHERE agent <> '-';
 CREATE INDEX blocks_session ON blocks (org, session_id) WHERE session_id <> '-';
@@ -243,7 +244,7 @@ CREATE TABLE documents (
     ref         text COLLATE "C",
     UNIQUE (org, id)
 );
-CREATE INDEX documents_user ON documents (org, user_id, seq);
+CREATE INDEX documents_user ON documents (org, user_id, seq, rid);
 CREATE INDEX documents_namespace ON documents (org, namespace) WHERE namespace <> '-';
 CREATE INDEX documents_agent ON documents (org, agent) WHERE agent <> '-';
 CREATE INDEX documents_session ON documents (org, session_id) WHERE session_id <> '-';
@@ -269,7 +270,7 @@ CREATE TABLE chunks (
     text        text COLLATE "C" NOT NULL,
     UNIQUE (org, id)
 );
-CREATE INDEX chunks_user ON chunks (org, user_id, seq);
+CREATE INDEX chunks_user ON chunks (org, user_id, seq, rid);
 CREATE INDEX chunks_namespace ON chunks (org, namespace) WHERE namespace <> '-';
 CREATE INDEX chunks_agent ON chunks (org, agent) WHERE agent <> '-';
 CREATE INDEX chunks_session ON chunks (org, session_id) WHERE session_id <> '-';
@@ -294,7 +295,7 @@ CREATE TABLE answers (
     expires_at  bigint,
     UNIQUE (org, id)
 );
-CREATE INDEX answers_user ON answers (org, user_id, seq);
+CREATE INDEX answers_user ON answers (org, user_id, seq, rid);
 CREATE INDEX answers_namespace ON answers (org, namespace) WHERE namespace <> '-';
 CREATE INDEX answers_agent ON answers (org, agent) WHERE agent <> '-';
 CREATE INDEX answers_session ON answers (org, session_id) WHERE session_id <> '-';
@@ -322,7 +323,7 @@ CREATE TABLE jobs (
     failure       text COLLATE "C",
     UNIQUE (org, id)
 );
-CREATE INDEX jobs_user ON jobs (org, user_id, seq);
+CREATE INDEX jobs_user ON jobs (org, user_id, seq, rid);
 CREATE INDEX jobs_namespace ON jobs (org, namespace) WHERE namespace <> '-';
 CREATE INDEX jobs_agent ON jobs (org, agent) WHERE agent <> '-';
 CREATE INDEX jobs_session ON jobs (org, session_id) WHERE session_id <> '-';
