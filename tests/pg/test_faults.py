@@ -380,14 +380,24 @@ async def test_more_tasks_than_the_role_may_connect(
     async with Expunge(settings=fewer) as expunge:
         await asyncio.gather(*(expunge.put([episode(f"e{n}", f"u{n}")]) for n in range(24)))
         assert len(ids(await dump(expunge))) == 24
+    left(admin, limited)
     with contextlib.ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(psycopg.connect(fewer.db))
         with pytest.raises(DatabaseAway, match="too many connections for role …"):
             async with Expunge(settings=fewer):
                 pass
+    left(admin, limited)
     async with Expunge(settings=fewer) as expunge:
         assert (await expunge.profile("u1")).found
+
+
+def left(admin: psycopg.Connection, role: str) -> None:
+    """Wait until the server has noticed that the connections of a role were closed."""
+    until = time.monotonic() + 10
+    while admin.execute("SELECT FROM pg_stat_activity WHERE usename = %s", (role,)).fetchall():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 async def test_one_connection_serves_many_tasks(settings: Settings) -> None:
