@@ -211,7 +211,8 @@ async def test_whatever_grep_finds_is_found(expunge, url):
     found = grepped(folder_of(url), SAID)
     answer = await look(expunge, SAID)
     told = {(hit.file, hit.offset) for hit in of(answer, 1) if hit.form == "UTF-8"}
-    assert len(found) >= 8
+    assert {"pg_wal" in path for path, _ in found} == {True, False}
+    assert len(found) >= 5  # four rows, in their table and in the log, where a page may end in the middle of one
     assert found <= told
     assert standings(answer) == {"record", "nothing"}
 
