@@ -169,6 +169,7 @@ async def test_d2a_a_forget_while_it_embeds(clock: ManualClock) -> None:
         await agent.drain()
         for number in range(50):
             await memory.remember(Episode(input="I live in Porto.", session_id="s"))
+            await agent.drain()  # or it may be its fact that is waited for, and the late write begins after the forget
             embedder.hold_back()
             late = asyncio.create_task(memory.remember(Episode(input=f"I live in town{number}.", session_id="s")))
             await embedder.begun.wait()
